@@ -2,29 +2,29 @@
 /*
  * kvpool/kernels.h: attention, selection and cache writes over paged KV caches.
  *
- * The kernels know neither daemon nor client: pointers, strides and lengths in, numbers out. Each operation
- * has
+ * The kernels know neither daemon nor client: pointers, strides and lengths in, numbers out.
+ * Each operation has
  *
- *	kvk_<op>_ref()	plain C in double precision: the specification, what every other version is tested against
+ *	kvk_<op>_ref()	plain C in double precision: the specification, what other versions are tested against
  *	kvk_<op>()	the fastest version that exists for this machine
  *
  * and both take the same parameter struct. Rules that hold for all of them:
  *
- * - `size` is sizeof(the struct) as the caller compiled it. A shorter struct is extended with zeros; a longer one is
- *   accepted when what this library does not know is zero. Fields may be appended in later releases.
- * - Strides count elements of the array's dtype (bytes for KVK_MLA_FP8 and KVK_E4M3). A stride of 0 means: contiguous
- *   in the shape that the pointer's comment gives. The last dimension is always contiguous. Strides are not
- *   negative.
+ * - `size` is sizeof(the struct) as the caller compiled it. A shorter struct is extended with zeros; a longer
+ *   one is accepted when what this library does not know is zero. Later releases may append fields.
+ * - Strides count elements of the array's dtype (bytes for KVK_MLA_FP8 and KVK_E4M3). A stride of 0 means:
+ *   contiguous in the shape that the pointer's comment gives. The last dimension is always contiguous.
+ *   Strides are not negative.
  * - A pointer is required unless its comment says "or NULL". Arrays are owned by the caller and not kept.
- * - Outputs overlap no input. Calls on distinct outputs may run on several threads at once. Nothing is allocated, no
- *   lock taken, at most 256 KiB of stack used.
+ * - Outputs overlap no input. Calls on distinct outputs may run on several threads at once. Nothing is
+ *   allocated, no lock taken, at most 256 KiB of stack used.
  * - Result: 0, or a negative errno, and then no output was written:
- *	-EINVAL		NULL where a pointer is required, a negative or impossible size, an unknown dtype or flag, a scale
- *			that is not finite and positive, a reserved field that is not zero
+ *	-EINVAL		NULL where a pointer is required, a negative or impossible size, an unknown dtype or
+ *			flag, a scale that is not finite and positive, a reserved field that is not zero
  *	-ENOTSUP	a known dtype in a place that does not take it
  *	-E2BIG		`size` is larger than known here and the unknown tail is not zero
  *	-EOVERFLOW	the address of some element does not fit into 63 bits
- *	-ERANGE		a length, page id, slot or row offset inside the used part of a table leaves the bounds given
+ *	-ERANGE		a length, page id, slot or row offset in the used part of a table leaves its bounds
  * - No work (batch, rows or tokens 0) is success.
  *
  * Padding is harmless: a length <= 0 is an empty sequence, whose table row is not read; table entries at or
