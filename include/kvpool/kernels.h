@@ -25,7 +25,7 @@
  *	-E2BIG		`size` is larger than known here and the unknown tail is not zero
  *	-EOVERFLOW	the address of some element does not fit into 63 bits
  *	-ERANGE		a length, page id, slot or row offset in the used part of a table leaves its bounds
- * - No work (batch, rows or tokens 0) is success.
+ * - Nothing to do (batch, rows or tokens 0) is success, and pointers are not looked at then.
  *
  * Padding is harmless: a length <= 0 is an empty sequence, whose table row is not read; table entries at or
  * past ceil(length / page_tokens) are not read; cache bytes of tokens that a query cannot see are never
@@ -61,6 +61,8 @@ extern "C" {
 #define KVK_MLA_ROPE 64           /* trailing part of a key row */
 #define KVK_MLA_WIDTH 576         /* elements of a key row: latent, then rope */
 #define KVK_MLA_FP8_ROW_BYTES 656 /* a key row as KVK_MLA_FP8 */
+
+#define KVK_MAX_HEAD_DIM 512 /* of gqa_dense, msa_scores, msa_sparse and combine: bounds their working set */
 
 #define KVK_CAUSAL (1u << 0) /* flag: query i of n sees keys j < length - (n - 1 - i) instead of all */
 
@@ -164,7 +166,7 @@ struct kvk_gqa_dense_params {
 	int32_t rows;        /* query rows in q and out, padding included */
 	int32_t heads;       /* query heads, a multiple of kv_heads */
 	int32_t kv_heads;    /* >= 1 */
-	int32_t head_dim;    /* >= 1 */
+	int32_t head_dim;    /* 1 to KVK_MAX_HEAD_DIM */
 	int32_t page_tokens; /* tokens per page, >= 1 */
 	int32_t pages;       /* pages in k and v */
 	int32_t table_width; /* columns of block_table */
@@ -208,7 +210,7 @@ struct kvk_msa_scores_params {
 	int32_t s_q;          /* queries per sequence when cu_q is NULL, else 0 */
 	int32_t rows;         /* query rows, padding included */
 	int32_t index_heads;  /* >= 1; index_k has one head */
-	int32_t dim;          /* of an index vector, >= 1 */
+	int32_t dim;          /* of an index vector, 1 to KVK_MAX_HEAD_DIM */
 	int32_t block_tokens; /* tokens per scored block, >= 1 */
 	int32_t blocks;       /* columns of score; more visible blocks than that are refused */
 	int32_t page_tokens;  /* tokens per page of index_k, >= 1 */
@@ -275,7 +277,7 @@ struct kvk_msa_sparse_params {
 	int32_t rows;         /* query rows, padding included */
 	int32_t heads;        /* query heads, a multiple of kv_heads */
 	int32_t kv_heads;     /* >= 1 */
-	int32_t head_dim;     /* >= 1 */
+	int32_t head_dim;     /* 1 to KVK_MAX_HEAD_DIM */
 	int32_t block_tokens; /* tokens per selected block, >= 1 */
 	int32_t topk;         /* entries of a selection */
 	int32_t page_tokens;  /* tokens per page, >= 1 */
@@ -387,7 +389,7 @@ struct kvk_combine_params {
 	int32_t batch;      /* sequences */
 	int32_t s_q;        /* queries per sequence, >= 1 */
 	int32_t heads;      /* >= 1 */
-	int32_t dim;        /* of an output row, >= 1 (512 for MLA) */
+	int32_t dim;        /* of an output row, 1 to KVK_MAX_HEAD_DIM (512 for MLA) */
 	int32_t partials;   /* partials in the buffers; num_splits past it are refused */
 	uint32_t out_dtype; /* KVK_BF16, KVK_F16, KVK_F32 */
 

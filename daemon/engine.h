@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The books of one engine in one pool: what it owns, what it refers to (holds), what waits for its steps, and what happens to all
+ * that when it ends. An engine outlives its session until the device has proved that no mapping of it is left.
+ *
+ * Operations over many blocks are jobs: they do at most `budget` blocks and say whether they are done, so that the loop looks at the
+ * kernel in between. Between two steps of a job other engines' operations may run; a job of an engine runs to its end
+ * before the engine's next one begins.
+ */
+#ifndef KVPOOL_DAEMON_ENGINE_H
+#define KVPOOL_DAEMON_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool.h"
+
+enum kvd_engine_state {
+	KVD_ENGINE_LIVE,
+	KVD_ENGINE_FROZEN, /* its session ended, its process may live: blocks and references frozen */
+	KVD_ENGINE_DEAD,   /* its process is gone: references dropped, blocks quarantined until the proof */
+	KVD_ENGINE_GONE    /* proved: everything is being freed; kvd_engine_empty() tells when it may be destroyed */
+};
+
+/* References under an id that is never reused. The order is the row's: blocks[i] is the canonical block of row position i. */
+struct kvd_hold {
+	uint64_t id;
+	uint32_t length;
+	uint32_t capacity;
+	int32_t *blocks;
+	uint32_t slot;        /* in the engine's table */
+	uint32_t check_round; /* of the deep check that has counted it */
+	bool releasing;       /* named by a release: waits for its step, or is being dropped */
+};
+
+/* What waits for a step of a timeline, in order. */
+struct kvd_wait {
+	uint64_t step;
+	uint32_t kind; /* enum kvd_wait_kind */
+	uint32_t id;   /* block id, or slot of a hold */
+};
+enum kvd_wait_kind { KVD_WAIT_BLOCK, KVD_WAIT_HOLD };
+struct kvd_wait_queue {
+	struct kvd_wait *entries; /* a ring of `capacity`, a power of two */
+	uint32_t capacity;
+	uint32_t head;
+	uint32_t tail;
+};
+
+struct kvd_engine {
+	struct kvd_pool *pool;
+	struct kvd_tenant *tenant;
+	uint64_t session; /* id in records: owner, writer */
+	uint64_t engine;
+	uint32_t namespace_id;
+	uint32_t hash_bytes;
+	uint32_t max_holds;
+	uint32_t max_hold_blocks; /* row_blocks */
+	enum kvd_engine_state state;
+	int32_t sink;
+	struct kvd_list owned[KVW_BLOCK_STATES];
+	struct kvd_hold **holds; /* [max_holds] */
+	uint32_t hold_count;
+	uint32_t next_hold_slot;
+	uint64_t references;            /* of all holds */
+	uint64_t reached[KVW_TIMELINES]; /* latched: only grows */
+	struct kvd_wait_queue waits[KVW_TIMELINES];
+	uint32_t teardown_slot; /* next hold that the teardown looks at */
+	struct kvd_engine *next; /* of the pool */
+};
+
+struct kvd_engine_params {
+	uint64_t session;
+	uint64_t engine;
+	uint32_t namespace_id;
+	uint32_t hash_bytes;
+	uint32_t max_holds;       /* sequences open or being released; <= 65536 */
+	uint32_t max_hold_blocks;
+	struct kvd_tenant *tenant;
+};
+/* Also takes the sink block. -ENOMEM, -KVP_ELIMIT (no sink left). */
+int kvd_engine_create(struct kvd_pool *pool, const struct kvd_engine_params *params, struct kvd_engine **out);
+/* The engine must be empty. NULL is a no-op. */
+void kvd_engine_destroy(struct kvd_engine *engine);
+/* No block and no hold is left. */
+bool kvd_engine_empty(const struct kvd_engine *engine);
+/* Blocks that wait for its end (FROZEN, QUARANTINED). */
+uint32_t kvd_engine_waiting(const struct kvd_engine *engine);
+
+/* -------- what a session asks for */
+
+struct kvd_open {
+	/* In: hashes[count][hash_bytes], read once from the client into the daemon's own memory. */
+	const uint8_t *hashes;
+	uint32_t count;
+	uint32_t max_match;
+	uint32_t want; /* blocks of the row in all, <= max_hold_blocks */
+	uint32_t max_new;
+	bool coming; /* also match other engines' PENDING blocks */
+	struct kvw_answer *answers; /* [want and max_match at least] */
+	/* Progress; zero at the start. */
+	uint32_t phase;
+	uint32_t matched;
+	uint32_t granted;
+	struct kvd_hold *hold;
+};
+/*
+ * Matches the longest prefix, pins it under a new hold, then grants min(want - matched, max_new) blocks (0 when want <= matched).
+ * 1: done; 0: call again; else an error and nothing is held: -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds), -ENOMEM.
+ * Blocks PENDING of the engine's own are matched too. Counts look-ups (min(count, max_match)) and hits once, when done.
+ */
+int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budget);
+
+struct kvd_grant {
+	uint32_t count;
+	struct kvw_answer *answers; /* [count] */
+	uint32_t granted;           /* progress */
+};
+/* count blocks or none. 1, 0, or an error. */
+int kvd_grant_step(struct kvd_engine *engine, struct kvd_grant *job, uint32_t budget);
+
+struct kvd_publish {
+	uint64_t hold;
+	uint32_t first;
+	uint32_t count;
+	uint32_t timeline;
+	uint64_t step; /* 0: reached */
+	uint32_t plane_set;
+	const struct kvw_block_ref *blocks; /* [count] as presented */
+	const uint8_t *hashes;              /* [count][hash_bytes] */
+	struct kvw_answer *answers;         /* [count]: the canonical blocks */
+	uint32_t done;                      /* progress: blocks published */
+	uint32_t duplicates;
+};
+/*
+ * Publishes blocks[done ..) one after the other; each adds a reference to its canonical block to the hold. Stops at the first that is refused; those
+ * before it stand. 1: done; 0: call again; -KVP_ESTALE (not leased by this engine with this generation), -KVP_ELOST (the block before it is
+ * not findable any more), -EINVAL (first is not the hold's length, no such hold, timeline), -KVP_ELIMIT, -ENOMEM.
+ *   hash not indexed                        -> indexed: CACHED when the step is reached, else PENDING
+ *   indexed, complete                       -> duplicate: the hold refers to the indexed one; the presented block stays LEASED
+ *   indexed, PENDING; own step reached      -> the presented block replaces it (CACHED); the old one becomes ORPHAN; its children move over
+ *   indexed, PENDING; own step not reached  -> duplicate of the pending one
+ */
+int kvd_publish_step(struct kvd_engine *engine, struct kvd_publish *job, uint32_t budget);
+
+/* The hold's references from position `keep` on are dropped when (timeline, step) is reached. -EINVAL: no such hold. */
+int kvd_engine_truncate(struct kvd_engine *engine, uint64_t hold, uint32_t keep, uint32_t timeline, uint64_t step);
+/* All of them, last to first, and the hold ends. */
+int kvd_engine_release(struct kvd_engine *engine, uint64_t hold, uint32_t timeline, uint64_t step);
+/* A leased block is given up: DRAINING until (timeline, step), then FREE. -KVP_ESTALE: not leased by this engine with this generation. */
+int kvd_engine_return(struct kvd_engine *engine, int32_t id, uint64_t generation, uint32_t timeline, uint64_t step);
+
+/* -------- time */
+
+/* The device's word: only ever raises `reached`; the poison bit is not a step. */
+void kvd_engine_latch(struct kvd_engine *engine, uint32_t timeline, uint64_t step);
+/* Carries out what waited for reached steps, at most `budget` blocks. 1 when nothing reached is left, else 0. */
+int kvd_engine_progress(struct kvd_engine *engine, uint32_t budget);
+
+/* -------- the end of an engine */
+
+/* Its session ended (EOF, violation), its process may live. A running job must have been aborted with kvd_open_abort() / dropped. */
+void kvd_engine_freeze(struct kvd_engine *engine);
+/* Its process is gone (pidfd): reached steps complete, the rest of PENDING is orphaned, references drop. */
+void kvd_engine_die(struct kvd_engine *engine);
+/* The device proved that nothing of it is mapped any more (implies die). */
+void kvd_engine_prove_gone(struct kvd_engine *engine);
+/*
+ * Carries the engine's blocks and holds to where its state wants them, at most `budget`: FROZEN: LEASED and DRAINING -> FROZEN. DEAD: PENDING ->
+ * CACHED | ORPHAN | QUARANTINED, LEASED, DRAINING, FROZEN -> QUARANTINED, holds dropped. GONE: QUARANTINED -> FREE, ORPHAN -> the pool's list.
+ * 1 when nothing is left to do in this state, else 0.
+ */
+int kvd_engine_teardown_step(struct kvd_engine *engine, uint32_t budget);
+/* Undoes an open or grant in progress whose session ended: everything it took goes back. */
+void kvd_open_abort(struct kvd_engine *engine, struct kvd_open *job);
+void kvd_grant_abort(struct kvd_engine *engine, struct kvd_grant *job);
+
+#endif

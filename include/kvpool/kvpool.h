@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libkvpool: a process's view of the KV cache pools that kvpoold owns.
+ *
+ * An engine connects, attaches to a pool (which maps the pool's memory into the process), opens sequences, writes and
+ * reads KV through the plane views, and steps batches. libkvpool(3) explains; this header is the contract.
+ *
+ * Errors     Functions that can fail return 0 (or a count) or a negative number: a negative errno, or a negated code of
+ *            kvpool/error.h. Out-parameters come last and are written only on success. kvp_last_error() has the details.
+ * Parameters Input structs begin with `size` = sizeof as the caller compiled it. Shorter ones are extended by zeros, longer
+ *            ones are accepted when the unknown tail is zero, else -E2BIG. Zero is the default of every field.
+ * Threads    A client's calls are thread-safe, unless a comment says otherwise. A sequence, or a batch with its sequences, belongs
+ *            to one thread at a time.
+ * Waiting    Only calls with `timeout_ms` wait, at most that long (0: not at all, UINT32_MAX: for ever). Nothing else
+ *            makes a system call, unless its comment says so, or allocates after its object exists.
+ * fork()     In the child every handle is dead: its calls return -KVP_EFORKED, its memory is not mapped.
+ * The library starts no thread, installs no signal handler, writes no log and never ends the process.
+ */
+#ifndef KVPOOL_KVPOOL_H
+#define KVPOOL_KVPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvpool/error.h>
+#include <kvpool/version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVP_API __attribute__((visibility("default")))
+#define KVP_MUST_CHECK __attribute__((warn_unused_result))
+
+struct kvp_client; /* a connection, and once attached an engine */
+struct kvp_seq;    /* one request's tokens */
+struct kvp_batch;  /* the arrays of a step */
+
+/* Version of the library that runs, "major.minor.patch". */
+KVP_API const char *kvp_version(void);
+/* Name ("KVP_ENOBLOCKS", "EINVAL") and text of an error, whatever its sign. Static strings; never NULL. */
+KVP_API const char *kvp_error_name(int error);
+KVP_API const char *kvp_error_text(int error);
+
+/* ------------------------------------------------------------------ connection */
+
+struct kvp_connect_params {
+	uint32_t size;
+	uint32_t timeout_ms;  /* 0: 5,000 */
+	const char *path;     /* NULL: $KVPOOL_SOCKET, then /run/kvpool/kvpoold.sock */
+	const char *name;     /* shown to administrators; NULL: the program's name */
+	uint64_t incarnation; /* 0: any; else -KVP_EINCARNATION when the daemon is another */
+};
+
+/* Connects and agrees on version and hash. params may be NULL. On success the caller owns *out: kvp_close(). */
+KVP_API KVP_MUST_CHECK int kvp_connect(const struct kvp_connect_params *params, struct kvp_client **out);
+/*
+ * Ends the session, unmaps everything (views become invalid), frees the client, its batch and its sequences. Work that still
+ * uses the memory must have ended. No other thread may use the client. NULL is a no-op. Also right in a forked child.
+ */
+KVP_API void kvp_close(struct kvp_client *client);
+/*
+ * What went wrong in this thread's last failed call, one sentence with the thing, the value, the limit and the remedy.
+ * Valid until the thread's next failing call. Never NULL.
+ */
+KVP_API const char *kvp_last_error(void);
+/* Ids of the daemon's run and of this session; 0 in a dead handle. */
+KVP_API uint64_t kvp_incarnation(const struct kvp_client *client);
+KVP_API uint64_t kvp_session_id(const struct kvp_client *client);
+/*
+ * One load: 0 while the session stands; -KVP_EREVOKED, -KVP_EFORKED. Call before a step's result leaves the
+ * engine. (A daemon's death is not seen here: blocks held stay valid; calls that need it say -KVP_EDAEMON.)
+ */
+KVP_API int kvp_check(const struct kvp_client *client);
+
+/* ------------------------------------------------------------------ pools */
+
+struct kvp_pool_info {
+	uint32_t size;
+	uint32_t pool;
+	char name[64];
+	uint32_t blocks;       /* ids run from 0 to blocks - 1; null and sink blocks included */
+	uint32_t data_blocks;  /* that hold tokens */
+	uint32_t block_tokens;
+	uint32_t planes;
+	uint64_t bytes;
+	uint32_t block_major;  /* 1: a block is one record of all planes */
+	uint32_t ready;        /* 0 while the daemon still populates it */
+};
+/* Geometry of pool `name` (NULL: the only one). Waits for the daemon's answer. Writes min(out->size, own size) bytes; set out->size. */
+KVP_API KVP_MUST_CHECK int kvp_pool_info(struct kvp_client *client, const char *name, uint32_t timeout_ms,
+					 struct kvp_pool_info *out);
+
+struct kvp_identity {
+	const char *key; /* "weights", "kv_dtype", "rope_theta", .. */
+	const char *value;
+};
+
+#define KVP_ATTACH_LEASE_MARKS 1u /* take the three marks as given, 0 too */
+#define KVP_ATTACH_EXACT 2u       /* identity also fixes the numerics: same kernels, same bits */
+#define KVP_ATTACH_INDEX_SCALE 4u /* refuse a pool whose plane strides are not whole pages */
+
+struct kvp_attach_params {
+	uint32_t size;
+	uint32_t flags;          /* KVP_ATTACH_* */
+	const char *pool;        /* NULL: the only one */
+	uint32_t timeout_ms;     /* 0: 10,000 */
+	uint32_t max_seqs;       /* sequences open at once; 0: 256 */
+	uint32_t max_seq_tokens; /* tokens of the longest; 0: 32,768 */
+	uint32_t batch_tokens;   /* query tokens of one step at most; 0: max_seqs * (1 + drafts) */
+	uint32_t drafts;         /* speculative tokens a sequence and step */
+	uint32_t slots;          /* steps in flight, 2..16; 0: 2 */
+	uint32_t hash_bytes;     /* of the engine's own hashes, 1..64; 0: the library hashes tokens (SHA-256, 32) */
+	uint32_t lease_low;      /* blocks: ask for more below this ... */
+	uint32_t lease_critical; /* ... and wake the daemon below this */
+	uint32_t lease_high;     /* ... give back above this */
+	uint32_t grace_ms;       /* reserved: 0 */
+	uint32_t identity_count;
+	const struct kvp_identity *identity; /* what the blocks depend on; engines that differ in it share nothing */
+};
+/* Makes the client an engine of a pool and maps pool, tables and rings. Once a client. Waits for the daemon. */
+KVP_API KVP_MUST_CHECK int kvp_attach(struct kvp_client *client, const struct kvp_attach_params *params);
+
+/* Numbers of roles, dtypes and layouts (as ipc/geometry.h has them on the wire). */
+enum kvp_role { KVP_ROLE_LATENT = 1, KVP_ROLE_K = 2, KVP_ROLE_V = 3, KVP_ROLE_INDEX_K = 4, KVP_ROLE_OPAQUE = 5 };
+enum kvp_dtype {
+	KVP_DTYPE_BF16 = 1,
+	KVP_DTYPE_F16 = 2,
+	KVP_DTYPE_F32 = 3,
+	KVP_DTYPE_E4M3 = 4,
+	KVP_DTYPE_FP8_V32 = 5, /* 656-byte row: 512 e4m3, 4 f32 scales, 64 bf16 */
+	KVP_DTYPE_U8 = 6
+};
+enum kvp_layout { KVP_LAYOUT_NATIVE = 0, KVP_LAYOUT_NHD = 1, KVP_LAYOUT_HND = 2 };
+
+/* A plane as a tensor over all block ids. Valid until kvp_close(). */
+struct kvp_view {
+	uint32_t size;
+	uint32_t dtype;     /* enum kvp_dtype; rows of FP8_V32 are given as U8 [blocks, tokens, 1, 656] */
+	void *data;         /* element of block 0 */
+	int64_t shape[4];   /* NHD: blocks, tokens, heads, dim. HND: blocks, heads, tokens, dim. opaque: blocks, 1, 1, bytes */
+	int64_t strides[4]; /* in elements */
+	uint32_t layer;
+	uint32_t role;
+	uint32_t index_scale; /* strides[0] in pages of this plane; 0 when it is not whole */
+	uint32_t zero;
+};
+/*
+ * View of plane `plane` (0 .. planes - 1). An HND view of NHD bytes, or the reverse, is given only when heads == 1: the bytes
+ * are then the same; else -EINVAL.
+ */
+KVP_API KVP_MUST_CHECK int kvp_plane_view(const struct kvp_client *client, uint32_t plane, enum kvp_layout layout,
+					  struct kvp_view *out);
+/* Index of the plane of (role, layer), or -ENOENT. */
+KVP_API KVP_MUST_CHECK int kvp_plane_find(const struct kvp_client *client, enum kvp_role role, uint32_t layer);
+/* Id of this engine's sink block: writable, never shared, outside the quota; where padding may write. */
+KVP_API KVP_MUST_CHECK int kvp_sink_block(const struct kvp_client *client);
+
+/* ------------------------------------------------------------------ steps */
+
+/* Next step number of a timeline (0..7), counted from 1. */
+KVP_API uint64_t kvp_step_next(struct kvp_client *client, uint32_t timeline);
+/* The work of all steps up to `step` on the timeline is done: a release store that the daemon and other threads see. */
+KVP_API void kvp_step_done(struct kvp_client *client, uint32_t timeline, uint64_t step);
+/* Last step done. */
+KVP_API uint64_t kvp_step_reached(const struct kvp_client *client, uint32_t timeline);
+
+/* ------------------------------------------------------------------ sequences */
+
+#define KVP_EXTRA_SALT 1u
+#define KVP_EXTRA_ADAPTER 2u
+#define KVP_EXTRA_MULTIMODAL 3u
+struct kvp_extra_key {
+	uint32_t domain; /* KVP_EXTRA_* */
+	uint32_t length;
+	const void *bytes;
+};
+
+#define KVP_OPEN_COMING 1u /* also match blocks that another engine is still writing: kvp_seq_ready() */
+
+struct kvp_open_request {
+	uint32_t size;
+	uint32_t flags; /* KVP_OPEN_* */
+	/* Either the prompt's tokens (hash_bytes was 0), or hashes of its full blocks, chained by the engine. Copied. */
+	const uint32_t *tokens;
+	const uint8_t *hashes; /* [hash_count][hash_bytes] */
+	uint32_t token_count;  /* of the prompt, with hashes too */
+	uint32_t hash_count;
+	uint32_t max_cached_tokens; /* match at most these; 0: token_count - 1, UINT32_MAX: all */
+	uint32_t reserve_tokens;    /* blocks for this many tokens behind the match, at once; 0: to the prompt's end, UINT32_MAX: none */
+	uint32_t extra_count;
+	uint32_t zero;
+	const struct kvp_extra_key *extras; /* folded into every block hash */
+};
+
+/*
+ * Opens n sequences in one round trip. Each is all or nothing: the matched prefix is pinned and the asked blocks are leased,
+ * or nothing is held. results[i] is 0, or why request i failed (-KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT, ..) and
+ * out[i] is then NULL. Returns 0 when every request was answered (look at results), else the error of the whole call, with nothing open.
+ * Thread: the sequences belong to the caller's thread.
+ */
+KVP_API KVP_MUST_CHECK int kvp_open(struct kvp_client *client, const struct kvp_open_request *requests, uint32_t n,
+				    uint32_t timeout_ms, int *results, struct kvp_seq **out);
+/*
+ * The same in two halves: post on arrival, collect when the scheduler comes round. A posted sequence may only be collected or closed.
+ * Post wakes a sleeping daemon (a system call). -KVP_EBACKLOG: ring full; -KVP_ELIMIT: max_seqs are open.
+ */
+KVP_API KVP_MUST_CHECK int kvp_open_post(struct kvp_client *client, const struct kvp_open_request *request,
+					 struct kvp_seq **out);
+/* 0: open. -EAGAIN: not answered within timeout_ms. Other errors: not open; close it. */
+KVP_API KVP_MUST_CHECK int kvp_open_collect(struct kvp_seq *seq, uint32_t timeout_ms);
+
+/*
+ * Gives everything back: references drop, and blocks become reusable, when the last launched step that used them is done. Wakes nobody.
+ * -KVP_EBACKLOG: the ring is full, the sequence stays as it was; try again. NULL: 0.
+ */
+KVP_API KVP_MUST_CHECK int kvp_seq_close(struct kvp_seq *seq);
+
+/* The four lengths, in tokens: reserved >= staged >= settled >= committed. */
+struct kvp_seq_info {
+	uint32_t size;
+	uint32_t row;
+	uint32_t prompt_tokens;
+	uint32_t cached_tokens; /* matched at open: the KV of these is there */
+	uint32_t reserved;      /* tokens the row has blocks for */
+	uint32_t staged;        /* given to launched steps */
+	uint32_t settled;       /* known and kept */
+	uint32_t committed;     /* hashed and sent for publishing */
+	uint32_t blocks;        /* entries of the row */
+	uint32_t duplicates;    /* of its published blocks, whose hash was there already */
+};
+KVP_API KVP_MUST_CHECK int kvp_seq_info(const struct kvp_seq *seq, struct kvp_seq_info *out);
+
+#define KVP_BLOCK_MATCHED 1u   /* found at open */
+#define KVP_BLOCK_COMING 2u    /* found at open, was not complete then */
+#define KVP_BLOCK_PUBLISHED 4u /* written here and published */
+struct kvp_block_info {
+	uint32_t size;
+	int32_t id;
+	uint64_t generation;
+	uint64_t writer; /* session that wrote it; own for own blocks */
+	uint32_t flags;  /* KVP_BLOCK_* */
+	uint32_t zero;
+};
+KVP_API KVP_MUST_CHECK int kvp_seq_block(const struct kvp_seq *seq, uint32_t index, struct kvp_block_info *out);
+/* The row: block ids in order, `kvp_seq_info.blocks` of them. Valid until the sequence is closed; entries below staged don't change while their steps run. */
+KVP_API const int32_t *kvp_seq_blocks(const struct kvp_seq *seq);
+/* 1: every matched block is complete. 0: some are still written. -KVP_ELOST: a writer died; close the sequence. */
+KVP_API KVP_MUST_CHECK int kvp_seq_ready(const struct kvp_seq *seq);
+
+/* Room for `tokens` more behind staged, from the lease. Never waits: -KVP_ELEASE and nothing changed when it holds too few. */
+KVP_API KVP_MUST_CHECK int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens);
+/* The same from the pool, for the chunks of a prefill; waits for the daemon. All or nothing. */
+KVP_API KVP_MUST_CHECK int kvp_seq_extend(struct kvp_seq *seq, uint32_t tokens, uint32_t timeout_ms);
+/* The next `tokens` go to step `step`: staged grows. -KVP_ESTATE when not reserved. */
+KVP_API KVP_MUST_CHECK int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step);
+/*
+ * The outcome: of the tokens staged and not settled, the first `accepted` stand (tokens[accepted] are their ids; NULL for prompt
+ * tokens given at open), and when `last` is not 0 the staged rest is cut. Blocks that became full are hashed and published with
+ * (timeline, step) of the step that wrote them. Posts a record; never rings.
+ */
+KVP_API KVP_MUST_CHECK int kvp_seq_settle(struct kvp_seq *seq, uint32_t accepted, const uint32_t *tokens, int last,
+					  uint32_t timeline, uint64_t step);
+/* The same for an engine with hashes of its own: hashes[] of the blocks that become full by it. */
+KVP_API KVP_MUST_CHECK int kvp_seq_settle_hashed(struct kvp_seq *seq, uint32_t accepted, const uint8_t *hashes,
+						 uint32_t hash_count, int last, uint32_t timeline, uint64_t step);
+/* Cuts the sequence to `tokens` (<= settled). Below a published block the reference is dropped and a fresh block leased (-KVP_ELEASE when there is none). */
+KVP_API KVP_MUST_CHECK int kvp_seq_truncate(struct kvp_seq *seq, uint32_t tokens);
+/* A second sequence with the same tokens up to the last full block; waits for the daemon. */
+KVP_API KVP_MUST_CHECK int kvp_seq_fork(struct kvp_seq *seq, uint32_t timeout_ms, struct kvp_seq **out);
+/* From now on nothing of it is published. */
+KVP_API KVP_MUST_CHECK int kvp_seq_stop_publish(struct kvp_seq *seq);
+
+/* Full blocks of the prompt that the directory shows now: a hint, no round trip. Returns blocks, or -EAGAIN ("ask": open). */
+KVP_API KVP_MUST_CHECK int kvp_probe(struct kvp_client *client, const struct kvp_open_request *request);
+
+/* ------------------------------------------------------------------ the lease */
+
+struct kvp_lease_info {
+	uint32_t size;
+	uint32_t blocks;   /* free for reserve now */
+	uint32_t coming;   /* asked for */
+	uint32_t draining; /* given up by sequences, their steps not done */
+	uint32_t low, critical, high;
+	uint32_t seconds_left; /* at the pace of the last seconds; UINT32_MAX when nothing is taken */
+};
+KVP_API KVP_MUST_CHECK int kvp_lease_info(struct kvp_client *client, struct kvp_lease_info *out);
+/* Waits until the lease holds `blocks` (at most lease_high). */
+KVP_API KVP_MUST_CHECK int kvp_lease_wait(struct kvp_client *client, uint32_t blocks, uint32_t timeout_ms);
+/* Waits until the daemon has taken every record posted so far. */
+KVP_API KVP_MUST_CHECK int kvp_sync(struct kvp_client *client, uint32_t timeout_ms);
+
+/* ------------------------------------------------------------------ batches */
+
+#define KVP_PAD_ZERO 0u  /* the null block */
+#define KVP_PAD_MINUS 1u /* -1 */
+#define KVP_PAD_SINK 2u  /* the engine's sink block */
+
+struct kvp_batch_params {
+	uint32_t size;
+	uint32_t max_seqs;     /* rows; 0: the attach's */
+	uint32_t max_tokens;   /* query tokens of a step; 0: the attach's batch_tokens */
+	uint32_t width;        /* columns of the block table; 0: blocks of max_seq_tokens */
+	uint32_t valid_tokens; /* tokens of a block of n_valid; 0: block_tokens */
+	uint32_t slot_bytes;   /* of a slot mapping entry: 4 or 8; 0: 4 */
+	uint32_t pad_table;    /* KVP_PAD_*: block_table behind a row's blocks */
+	uint32_t pad_rows;     /* rows behind the batch are padded up to this many: length 0, slot -1; 0: none */
+};
+/* The engine's batch (one a client). Its arrays lie in the tables segment, so that a pinned mapping serves every step. */
+KVP_API KVP_MUST_CHECK int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params,
+					    struct kvp_batch **out);
+KVP_API void kvp_batch_destroy(struct kvp_batch *batch);
+/* Who is in it, in this order, from the next step on. Rows are rebuilt where the order changed. */
+KVP_API KVP_MUST_CHECK int kvp_batch_set(struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n);
+
+/* One step's arrays. All int32 unless said; addresses of a slot are fixed for the batch's life. B rows, T query tokens, P pages. */
+struct kvp_batch_view {
+	uint32_t size;
+	uint32_t slot;
+	uint32_t rows;       /* B, padding rows included */
+	uint32_t tokens;     /* T */
+	uint32_t pages;      /* P */
+	uint32_t table_width;
+	uint32_t max_kv_len;
+	uint32_t slot_bytes;
+	int32_t *block_table;  /* [B, table_width]: ids, then the padding */
+	int32_t *kv_lens;      /* [B] tokens attended, this step's included */
+	int32_t *qo_lens;      /* [B] query tokens */
+	int32_t *qo_offset;    /* [B] position of the first query token; -1 on padding rows */
+	int32_t *cu_q;         /* [B + 1] prefix sums of qo_lens */
+	int32_t *cu_kv;        /* [B + 1] prefix sums of kv_lens */
+	void *slot_mapping;    /* [T] id * block_tokens + offset, slot_bytes each; -1 on padding */
+	int32_t *page_list;    /* [P] the rows' used ids, end to end */
+	int32_t *page_indptr;  /* [B + 1] */
+	int32_t *n_valid;      /* [T] blocks of valid_tokens that a query token sees */
+};
+
+/* Reserves room for tokens[i] more (NULL: 1 each) in every sequence, all or none: -KVP_ELEASE. */
+KVP_API KVP_MUST_CHECK int kvp_batch_reserve(struct kvp_batch *batch, const uint32_t *tokens);
+/*
+ * Stages tokens[i] (NULL: 1 each) of every sequence for (timeline, step) and brings the arrays of a free slot up to date: only what
+ * changed since this slot's last use is written. -KVP_ESLOTS: every slot's step is still running. The slot is free again when
+ * the timeline reaches the step.
+ */
+KVP_API KVP_MUST_CHECK int kvp_batch_begin(struct kvp_batch *batch, const uint32_t *tokens, uint32_t timeline,
+					   uint64_t step, struct kvp_batch_view *out);
+/* kvp_seq_settle() for every sequence of the batch: accepted[i] (NULL: 1 each); ids of all accepted tokens end to end. */
+KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint32_t *accepted, const uint32_t *tokens,
+					    uint32_t timeline, uint64_t step);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
