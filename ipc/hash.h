@@ -22,6 +22,11 @@
 	X(SALT, 1)                                                                                           \
 	X(ADAPTER, 2)                                                                                        \
 	X(MULTIMODAL, 3)
+enum kvw_extra {
+#define X(name, number) KVW_EXTRA_##name = number,
+	KVW_EXTRA_MAP(X)
+#undef X
+};
 
 struct kvw_extra_key {
 	uint32_t domain;
@@ -40,7 +45,10 @@ int kvw_hash_block(struct kvw_hasher *hasher, const uint8_t *parent, const uint3
 /* Hash of the fixed block (tokens 0..15, no parent, one salt "kvpool") that hello compares. */
 int kvw_hash_probe(struct kvw_hasher *hasher, uint8_t out[KVW_SHA256_BYTES]);
 
-/* Digest of a sorted identity: SHA-256 over tagged key = value pairs. Sorting is the caller's. */
+/*
+ * Digest of a sorted identity: SHA-256( "kvpool identity 1\0" || u32 count || for each pair: u32 length || key || u32 length
+ * || value ). Sorting is the caller's.
+ */
 struct kvw_pair {
 	const char *key;
 	const char *value;

@@ -36,11 +36,17 @@ int kvw_ring_post(struct kvw_ring *ring, const void *record);
 int kvw_ring_waiting(struct kvw_ring *ring);
 /* Consumer: copies the oldest record out and frees its place. Returns 1, 0 when empty, or -KVP_EPROTO. */
 int kvw_ring_take(struct kvw_ring *ring, void *record);
-/* Consumer: copies the oldest record out without freeing its place. */
+/* Consumer: copies the oldest record out without freeing its place. Returns as kvw_ring_take(). */
 int kvw_ring_peek(struct kvw_ring *ring, void *record);
 
 /* Producer: whether the consumer has taken everything posted up to index `mark` (an earlier value of ring->own). */
 bool kvw_ring_passed(struct kvw_ring *ring, uint32_t mark);
+
+/*
+ * The seq_cst fence of the doorbell rule, for every side that stores one word and then looks at another: the daemon between
+ * its sleeping words and the tails, either side around client_waiting.
+ */
+void kvw_store_load_fence(void);
 
 /* Client, after a post: whether the daemon sleeps and the doorbell must be written. */
 bool kvw_must_ring(const struct kvw_directory_header *directory);

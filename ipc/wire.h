@@ -112,7 +112,7 @@ const char *kvw_message_name(uint32_t type);
 
 /*
  * Packs message `type` from its struct into out[0..capacity). Returns the length; -EMSGSIZE when it does not fit, -EINVAL for an
- * unknown type or a field above its maximum.
+ * unknown type, a field above its maximum, or text that kvw_decode() would refuse.
  */
 int kvw_encode(uint32_t type, uint64_t sequence, const void *message, uint8_t *out, size_t capacity);
 
@@ -134,7 +134,7 @@ static inline struct kvw_list kvw_list_of(const void *items, uint32_t count)
 {
 	return (struct kvw_list){.items = items, .count = count};
 }
-/* Text and bytes for writing. */
+/* Text and bytes for writing. Text ends at its first byte that is not UTF-8, so that one cut in mid-character can be sent. */
 struct kvw_text kvw_text_of(const char *string);
 static inline struct kvw_bytes kvw_bytes_of(const void *at, size_t length)
 {
