@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kvpoold is told: an INI file (inih), and the command line over it. One table names every key with its section, type, limits,
+ * default and one line of help; --help, kvpoold.conf(5) and the tests are held against it.
+ */
+#ifndef KVPOOL_DAEMON_CONFIG_H
+#define KVPOOL_DAEMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ipc/geometry.h"
+#include "ipc/limits.h"
+
+#include "loop.h"
+
+enum kvd_pages { KVD_PAGES_AUTO, KVD_PAGES_HUGETLB, KVD_PAGES_THP, KVD_PAGES_4K };
+
+struct kvd_pool_config {
+	char name[KVW_MAX_NAME_BYTES + 1];
+	struct kvw_geometry geometry; /* declared and placed; `blocks` includes null and sink blocks */
+	uint32_t data_blocks;         /* key blocks */
+	uint32_t max_engines;         /* sink blocks */
+	uint64_t quota_blocks;        /* a tenant's; UINT64_MAX: none */
+	uint64_t tables_limit_bytes;  /* of one engine */
+	enum kvd_pages pages;
+	char policy[KVW_MAX_NAME_BYTES + 1];
+};
+
+#define KVD_MAX_ADMINS 32u
+
+struct kvd_config {
+	char socket[108]; /* sun_path */
+	mode_t socket_mode;
+	gid_t socket_group; /* (gid_t)-1: leave */
+	enum kvd_loop_backend event_loop;
+	uint32_t poll_ms;
+	uint32_t max_sessions;
+	uint32_t log_level; /* enum kvd_log_level */
+	uid_t admins[KVD_MAX_ADMINS]; /* may use the administration verbs, besides root and the daemon's own uid */
+	uint32_t admin_count;
+	bool check_only; /* --check */
+	bool help;       /* --help was printed; end with 0 */
+	bool version;
+	struct kvd_pool_config *pools;
+	uint32_t pool_count;
+};
+
+/*
+ * argv over the file over the defaults. 0; or a negative errno with one clear sentence (file, line, key, value, limit, remedy) in
+ * error[capacity]. On success free with kvd_config_free().
+ */
+int kvd_config_load(int argc, char **argv, struct kvd_config *out, char *error, size_t capacity);
+void kvd_config_free(struct kvd_config *config);
+
+#endif

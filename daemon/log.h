@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's log: one line an event on standard error, lower case, naming the cause; with syslog priorities ("<4>") when
+ * standard error is a journal stream ($JOURNAL_STREAM). The function that first knows a cause logs it; its callers don't.
+ */
+#ifndef KVPOOL_DAEMON_LOG_H
+#define KVPOOL_DAEMON_LOG_H
+
+#include <stdarg.h>
+#include <stdint.h>
+
+enum kvd_log_level { KVD_LOG_ERROR, KVD_LOG_WARNING, KVD_LOG_INFO, KVD_LOG_DEBUG };
+
+void kvd_log_set_level(enum kvd_log_level level);
+void kvd_log(enum kvd_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define kvd_log_error(...) kvd_log(KVD_LOG_ERROR, __VA_ARGS__)
+#define kvd_log_warning(...) kvd_log(KVD_LOG_WARNING, __VA_ARGS__)
+#define kvd_log_info(...) kvd_log(KVD_LOG_INFO, __VA_ARGS__)
+#define kvd_log_debug(...) kvd_log(KVD_LOG_DEBUG, __VA_ARGS__)
+
+#endif

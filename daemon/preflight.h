@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvpoold --check: looks at what the configuration needs (memory, cgroup, descriptors, huge pages, io_uring, memlock) and says for
+ * each what it found and what to change. Nothing is created.
+ */
+#ifndef KVPOOL_DAEMON_PREFLIGHT_H
+#define KVPOOL_DAEMON_PREFLIGHT_H
+
+#include <stdio.h>
+
+#include "config.h"
+
+/* Prints one line a finding to `out`. Returns the number of findings that would keep the daemon from starting. */
+int kvd_preflight(const struct kvd_config *config, FILE *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments of shared memory that are not pools: memfds without a name, mode 0600, sealed against resizing. No client's descriptor
+ * is ever mapped.
+ */
+#ifndef KVPOOL_DAEMON_SEGMENT_H
+#define KVPOOL_DAEMON_SEGMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum kvd_segment_access {
+	KVD_SEGMENT_PRIVATE, /* state: mapped here, never sent */
+	KVD_SEGMENT_READ,    /* directory: mapped here; F_SEAL_FUTURE_WRITE, and the descriptor to send is read-only */
+	KVD_SEGMENT_SHARED,  /* channel, timelines: mapped here (populated) and by the client */
+	KVD_SEGMENT_CLIENT   /* tables: mapped by the client only; here pread and pwrite */
+};
+
+struct kvd_segment {
+	int fd;       /* the daemon's own */
+	int send_fd;  /* what clients get: == fd, or read-only */
+	void *memory; /* NULL for KVD_SEGMENT_CLIENT */
+	uint64_t bytes;
+};
+
+/* *out is zeroed memory of `bytes`, a multiple of the page size. `name` shows in /proc. Negative errno. */
+int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access access, struct kvd_segment *out);
+/* Unmaps and closes; a zeroed or closed segment is a no-op (fd -1). */
+void kvd_segment_destroy(struct kvd_segment *segment);
+
+/* All of it, by pread/pwrite: 0, or -EIO/-ERANGE (also when the client shrank or punched what can't be). */
+int kvd_segment_read(const struct kvd_segment *segment, uint64_t offset, void *out, size_t length);
+int kvd_segment_write(const struct kvd_segment *segment, uint64_t offset, const void *bytes, size_t length);
+
+#endif
