@@ -13,21 +13,18 @@
  * goes back when its callback returned. Who found none (ENOBUFS) is armed again at the
  * start of the next turn, those that got nothing in this turn before those that did.
  */
+#include "loop_buffers.h"
 #include "loop_ops.h"
 
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Small: rings count against RLIMIT_MEMLOCK of the user, not of the process. More requests take more submits. */
 #define SQ_ENTRIES 64u
-/* Also the most messages one peer gets delivered in a turn. A power of two. */
-#define BUFFERS 128u
-#define BUFFER_GROUP 0
 #define MAX_CANCELS 16u
 /* close() waits so long for a last completion, so often. */
 #define DRAIN_US 10000u
@@ -46,10 +43,7 @@ struct waiting {
 struct kvd_uring {
 	struct kvd_loop base; /* first: loops are passed by its address */
 	struct io_uring ring;
-	struct io_uring_buf_ring *buffer_ring; /* with the buffers behind it: one mapping */
-	size_t mapped_bytes;
-	uint8_t *buffers;
-	uint32_t buffer_bytes;
+	struct kvd_buffers buffers;
 	uint32_t armed;       /* requests whose last completion is due */
 	bool one_shot_accept; /* this kernel has no multishot for it */
 	bool one_shot_receive;
@@ -87,51 +81,6 @@ static int open_ring(struct kvd_uring *loop, unsigned flags)
 	return 0;
 }
 
-static uint8_t *buffer_at(const struct kvd_uring *loop, unsigned id)
-{
-	return loop->buffers + (size_t)id * loop->buffer_bytes;
-}
-
-static void return_buffer(struct kvd_uring *loop, unsigned id)
-{
-	io_uring_buf_ring_add(loop->buffer_ring, buffer_at(loop, id), loop->buffer_bytes, (unsigned short)id,
-			      io_uring_buf_ring_mask(BUFFERS), 0);
-	io_uring_buf_ring_advance(loop->buffer_ring, 1);
-}
-
-/* Maps and registers the buffers. They are touched only as far as messages fill them. */
-static int open_buffers(struct kvd_uring *loop)
-{
-	const size_t ring_bytes = BUFFERS * sizeof(struct io_uring_buf);
-	struct io_uring_buf_reg reg = {.ring_entries = BUFFERS, .bgid = BUFFER_GROUP};
-	void *map;
-	int ret;
-
-	/* One byte more than the largest message tells one that is too large; the rest is alignment. */
-	loop->buffer_bytes = (loop->base.max_message_bytes + 1 + 63) & ~63u;
-	loop->mapped_bytes = ring_bytes + (size_t)BUFFERS * loop->buffer_bytes;
-	map = mmap(NULL, loop->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	loop->buffer_ring = map;
-	loop->buffers = (uint8_t *)map + ring_bytes;
-	reg.ring_addr = (uintptr_t)map;
-	ret = io_uring_register_buf_ring(&loop->ring, &reg, 0);
-	if (ret < 0) {
-		munmap(map, loop->mapped_bytes);
-		return ret;
-	}
-	for (unsigned id = 0; id < BUFFERS; id++)
-		return_buffer(loop, id);
-	return 0;
-}
-
-static void close_buffers(struct kvd_uring *loop)
-{
-	io_uring_unregister_buf_ring(&loop->ring, BUFFER_GROUP);
-	munmap(loop->buffer_ring, loop->mapped_bytes);
-}
-
 static int open_waiting(struct kvd_uring *loop)
 {
 	const size_t slots = loop->base.slots;
@@ -155,7 +104,7 @@ static int uring_open(struct kvd_loop *base, unsigned flags)
 	ret = open_ring(loop, flags);
 	if (ret < 0)
 		goto err_free;
-	ret = open_buffers(loop);
+	ret = kvd_buffers_open(&loop->buffers, &loop->ring, base->max_message_bytes);
 	if (ret < 0)
 		goto err_exit;
 	/* A filter may grant the ring and refuse its use. */
@@ -165,7 +114,7 @@ static int uring_open(struct kvd_loop *base, unsigned flags)
 	return 0;
 
 err_close_buffers:
-	close_buffers(loop);
+	kvd_buffers_close(&loop->buffers, &loop->ring);
 err_exit:
 	io_uring_queue_exit(&loop->ring);
 err_free:
@@ -202,7 +151,7 @@ static void prepare_receive(const struct kvd_uring *loop, struct io_uring_sqe *s
 		io_uring_prep_recv(sqe, fd, NULL, 0, 0);
 	else
 		io_uring_prep_recv_multishot(sqe, fd, NULL, 0, 0);
-	sqe->buf_group = BUFFER_GROUP;
+	sqe->buf_group = KVD_BUFFER_GROUP;
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 }
 
@@ -365,7 +314,7 @@ static int on_received(struct kvd_uring *loop, struct kvd_watch *watch, const st
 		arm_again(loop, watch);
 		return 0;
 	}
-	return deliver_message(loop, watch, buffer_at(loop, cqe->flags >> IORING_CQE_BUFFER_SHIFT), cqe->res);
+	return deliver_message(loop, watch, kvd_buffers_filled(&loop->buffers, cqe->flags), cqe->res);
 }
 
 /*
@@ -427,8 +376,7 @@ static int complete(struct kvd_uring *loop, const struct io_uring_cqe *cqe)
 	watch = kvd_watch_find(&loop->base, cqe->user_data);
 	if (watch)
 		callbacks = dispatch(loop, watch, cqe);
-	if (cqe->flags & IORING_CQE_F_BUFFER)
-		return_buffer(loop, cqe->flags >> IORING_CQE_BUFFER_SHIFT);
+	kvd_buffers_return(&loop->buffers, cqe->flags);
 	return callbacks;
 }
 
@@ -483,7 +431,7 @@ static void uring_close(struct kvd_loop *base)
 
 	for (int i = 0; loop->armed && i < DRAIN_TURNS; i++)
 		uring_turn(base, DRAIN_US);
-	close_buffers(loop);
+	kvd_buffers_close(&loop->buffers, &loop->ring);
 	io_uring_queue_exit(&loop->ring);
 	free(loop->hungry.tokens);
 }
