@@ -2,11 +2,13 @@
 /*
  * The daemon's log: one line an event on standard error, lower case, naming the cause; with syslog priorities ("<4>") when
  * standard error is a journal stream ($JOURNAL_STREAM). The function that first knows a cause logs it; its callers don't.
+ * A line is one write of at most 1024 bytes, from any thread; what a peer said can't forge or colour one.
  */
 #ifndef KVPOOL_DAEMON_LOG_H
 #define KVPOOL_DAEMON_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum kvd_log_level { KVD_LOG_ERROR, KVD_LOG_WARNING, KVD_LOG_INFO, KVD_LOG_DEBUG };
@@ -17,5 +19,8 @@ void kvd_log(enum kvd_log_level level, const char *format, ...) __attribute__((f
 #define kvd_log_warning(...) kvd_log(KVD_LOG_WARNING, __VA_ARGS__)
 #define kvd_log_info(...) kvd_log(KVD_LOG_INFO, __VA_ARGS__)
 #define kvd_log_debug(...) kvd_log(KVD_LOG_DEBUG, __VA_ARGS__)
+
+/* `text` with every byte but printable ASCII as \xNN, the backslash too; cut to capacity - 1 bytes, never inside an escape. */
+void kvd_log_escape(const char *text, char *out, size_t capacity);
 
 #endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes the log. The whole line is escaped after formatting, not argument by argument: no caller can forget a peer's text.
+ */
+#include "log.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_LINE_BYTES 1024u
+
+static _Atomic int max_level = KVD_LOG_INFO;
+static pthread_once_t stream_once = PTHREAD_ONCE_INIT;
+static bool to_journal;
+
+static const struct {
+	const char *text;
+	int priority; /* syslog(3) */
+} levels[] = {
+	[KVD_LOG_ERROR] = {"error", 3},
+	[KVD_LOG_WARNING] = {"warning", 4},
+	[KVD_LOG_INFO] = {"info", 6},
+	[KVD_LOG_DEBUG] = {"debug", 7},
+};
+
+/* $JOURNAL_STREAM is "device:inode" of the stream that the service manager connected. */
+static void look_at_stream(void)
+{
+	const char *text = getenv("JOURNAL_STREAM");
+	unsigned long long device;
+	unsigned long long inode;
+	struct stat status;
+
+	if (!text || sscanf(text, "%llu:%llu", &device, &inode) != 2 || fstat(STDERR_FILENO, &status) < 0)
+		return;
+	to_journal = status.st_dev == (dev_t)device && status.st_ino == (ino_t)inode;
+}
+
+void kvd_log_escape(const char *text, char *out, size_t capacity)
+{
+	static const char hex[] = "0123456789abcdef";
+	size_t used = 0;
+
+	if (!capacity)
+		return;
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+		bool plain = byte >= 0x20 && byte < 0x7f && byte != '\\';
+		size_t need = plain ? 1 : 4;
+
+		if (used + need >= capacity)
+			break;
+		if (plain) {
+			out[used++] = (char)byte;
+			continue;
+		}
+		out[used++] = '\\';
+		out[used++] = 'x';
+		out[used++] = hex[byte >> 4];
+		out[used++] = hex[byte & 15];
+	}
+	out[used] = '\0';
+}
+
+void kvd_log_set_level(enum kvd_log_level level)
+{
+	max_level = (int)level;
+}
+
+static int write_prefix(enum kvd_log_level level, char *line, size_t capacity)
+{
+	if (to_journal)
+		return snprintf(line, capacity, "<%d>", levels[level].priority);
+	return snprintf(line, capacity, "kvpoold: %s: ", levels[level].text);
+}
+
+void kvd_log(enum kvd_log_level level, const char *format, ...)
+{
+	char text[MAX_LINE_BYTES];
+	char line[MAX_LINE_BYTES];
+	size_t used;
+	va_list args;
+	ssize_t written;
+
+	if ((int)level > max_level)
+		return;
+	pthread_once(&stream_once, look_at_stream);
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	used = (size_t)write_prefix(level, line, sizeof(line));
+	kvd_log_escape(text, line + used, sizeof(line) - used - 1);
+	used += strlen(line + used);
+	line[used++] = '\n';
+	/* Nothing sensible can be done when the log itself can't be written. */
+	written = write(STDERR_FILENO, line, used);
+	(void)written;
+}
