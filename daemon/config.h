@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "ipc/geometry.h"
@@ -38,20 +39,28 @@ struct kvd_config {
 	uint32_t poll_ms;
 	uint32_t max_sessions;
 	uint32_t log_level; /* enum kvd_log_level */
-	uid_t admins[KVD_MAX_ADMINS]; /* may use the administration verbs, besides root and the daemon's own uid */
+	uid_t admins
+		[KVD_MAX_ADMINS]; /* may use the administration verbs, besides root and the daemon's own uid */
 	uint32_t admin_count;
 	bool check_only; /* --check */
 	bool help;       /* --help was printed; end with 0 */
-	bool version;
+	bool version;    /* --version was printed; end with 0 */
+	int ready_fd;    /* --ready-fd: gets "ready\n" when clients can connect; -1: none */
+	char *file;      /* that was read; NULL: none */
 	struct kvd_pool_config *pools;
 	uint32_t pool_count;
 };
 
+#define KVD_DEFAULT_CONFIG "/etc/kvpool/kvpoold.conf"
+
 /*
- * argv over the file over the defaults. 0; or a negative errno with one clear sentence (file, line, key, value, limit, remedy) in
- * error[capacity]. On success free with kvd_config_free().
+ * argv over the file over the defaults. The default file may be missing when argv makes a pool. 0; or a negative errno with one clear sentence (file, line, key, value, limit, remedy) in
+ * error[capacity], 512 bytes at least. On success free with kvd_config_free().
  */
 int kvd_config_load(int argc, char **argv, struct kvd_config *out, char *error, size_t capacity);
 void kvd_config_free(struct kvd_config *config);
+
+/* Every key, one a line: section, key, default, range and help, separated by tabs. Tests hold the manual page against it. */
+void kvd_config_print_keys(FILE *out);
 
 #endif
