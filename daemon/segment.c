@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments: made, mapped, then sealed. The order matters: F_SEAL_FUTURE_WRITE spares only mappings that were there before it, and it
+ * holds for a process of our own uid too, which could open a read-only descriptor again for writing.
+ */
+#include "segment.h"
+
+#include "memfd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A page that can't be had is an error here, and not a SIGBUS later. Kernels before 5.14 can't say so: there the pages are touched. */
+static int populate(void *memory, size_t bytes)
+{
+	if (!madvise(memory, bytes, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return errno == EFAULT ? -ENOMEM : -errno;
+	memset(memory, 0, bytes);
+	return 0;
+}
+
+static int map(int fd, uint64_t bytes, enum kvd_segment_access access, void **out)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int ret = 0;
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	if (madvise(memory, bytes, MADV_DONTFORK) < 0)
+		ret = -errno;
+	if (!ret && access == KVD_SEGMENT_SHARED)
+		ret = populate(memory, bytes);
+	if (ret < 0) {
+		munmap(memory, bytes);
+		return ret;
+	}
+	*out = memory;
+	return 0;
+}
+
+static int seal(struct kvd_segment *segment, enum kvd_segment_access access)
+{
+	int ret = kvd_memfd_seal(segment->fd, access == KVD_SEGMENT_READ ? F_SEAL_FUTURE_WRITE : 0);
+
+	if (!ret && access == KVD_SEGMENT_READ)
+		ret = kvd_memfd_reopen(segment->fd, O_RDONLY, &segment->send_fd);
+	return ret;
+}
+
+int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access access,
+		       struct kvd_segment *out)
+{
+	struct kvd_segment segment = {.bytes = bytes};
+	int ret;
+
+	if (bytes % (uint64_t)sysconf(_SC_PAGESIZE))
+		return -EINVAL;
+	ret = kvd_memfd_create(name, 0, bytes, &segment.fd);
+	if (ret < 0)
+		return ret;
+	segment.send_fd = segment.fd;
+	if (access != KVD_SEGMENT_CLIENT)
+		ret = map(segment.fd, bytes, access, &segment.memory);
+	if (!ret)
+		ret = seal(&segment, access);
+	if (ret < 0) {
+		kvd_segment_destroy(&segment);
+		return ret;
+	}
+	*out = segment;
+	return 0;
+}
+
+void kvd_segment_destroy(struct kvd_segment *segment)
+{
+	if (!segment->bytes)
+		return;
+	if (segment->memory)
+		munmap(segment->memory, segment->bytes);
+	if (segment->send_fd != segment->fd)
+		close(segment->send_fd);
+	close(segment->fd);
+	*segment = (struct kvd_segment){.fd = -1, .send_fd = -1};
+}
+
+int kvd_segment_read(const struct kvd_segment *segment, uint64_t offset, void *out, size_t length)
+{
+	return kvd_memfd_read(segment->fd, segment->bytes, offset, out, length);
+}
+
+int kvd_segment_write(const struct kvd_segment *segment, uint64_t offset, const void *bytes, size_t length)
+{
+	return kvd_memfd_write(segment->fd, segment->bytes, offset, bytes, length);
+}
