@@ -13,4 +13,10 @@
 /* Prints one line a finding to `out`. Returns the number of findings that would keep the daemon from starting. */
 int kvd_preflight(const struct kvd_config *config, FILE *out);
 
+/*
+ * Raises the soft limit of descriptors to what max_sessions takes, as far as the hard one lets it; when that is not enough the
+ * log says what to change. Call before the loop is opened.
+ */
+void kvd_preflight_raise_descriptors(const struct kvd_config *config);
+
 #endif
