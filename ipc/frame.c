@@ -17,12 +17,14 @@
 #include "limits.h"
 
 /*
- * Room for what a peer may attach: descriptors, and its credentials where the socket asks for them. Beyond that the
- * kernel cuts, tells so by MSG_CTRUNC, and has closed the rest itself.
+ * Room for what a peer may attach: descriptors, and its credentials where the socket asks for them. Without credentials
+ * the kernel puts a few more descriptors there than KVW_MAX_FDS_PER_MESSAGE; what does not fit it cuts, and tells so by
+ * MSG_CTRUNC.
  */
+#define CONTROL_BYTES (CMSG_SPACE(KVW_MAX_FDS_PER_MESSAGE * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred)))
 union control {
 	struct cmsghdr header;
-	char bytes[CMSG_SPACE(KVW_MAX_FDS_PER_MESSAGE * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+	char bytes[CONTROL_BYTES];
 };
 
 uint64_t kvw_now_ns(void)
@@ -81,9 +83,9 @@ static void close_all(const int *fds, uint32_t count)
 		close(fds[i]);
 }
 
-/* Descriptors of a received message. They are the process's own from here on. */
+/* Descriptors of a received message: as many as the control buffer can hold. They are this process's from here on. */
 struct arrived {
-	int fds[KVW_MAX_FDS_PER_MESSAGE];
+	int fds[CONTROL_BYTES / sizeof(int)];
 	uint32_t count;
 };
 
@@ -93,17 +95,21 @@ static void gather_fds(struct msghdr *message, struct arrived *out)
 
 	out->count = 0;
 	for (header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
-		uint32_t count;
+		size_t bytes = header->cmsg_len - CMSG_LEN(0);
 
 		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
 			continue;
-		/* One SCM_RIGHTS header at most, and no longer than the room it was given. */
-		count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		if (count > KVW_MAX_FDS_PER_MESSAGE - out->count)
-			count = KVW_MAX_FDS_PER_MESSAGE - out->count;
-		memcpy(out->fds + out->count, CMSG_DATA(header), count * sizeof(int));
-		out->count += count;
+		memcpy(out->fds + out->count, CMSG_DATA(header), bytes);
+		out->count += (uint32_t)(bytes / sizeof(int));
 	}
+}
+
+/* 0, or why the message cannot be used. */
+static int check_whole(const struct msghdr *message, const struct arrived *arrived)
+{
+	if (message->msg_flags & MSG_CTRUNC || arrived->count > KVW_MAX_FDS_PER_MESSAGE)
+		return -EPROTO;
+	return message->msg_flags & MSG_TRUNC ? -EMSGSIZE : 0;
 }
 
 /* Hands the first descriptors to the caller and closes those above its room. */
@@ -132,18 +138,18 @@ static int receive_now(int socket_fd, uint8_t *bytes, size_t capacity, int *fds,
 	};
 	struct arrived arrived;
 	ssize_t length = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int ret;
 
 	if (length < 0)
 		return -errno;
 	gather_fds(&message, &arrived);
-	if (length == 0 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+	ret = check_whole(&message, &arrived);
+	if (ret || length == 0) {
 		close_all(arrived.fds, arrived.count);
-		if (message.msg_flags & MSG_CTRUNC)
-			return -EPROTO;
-		if (message.msg_flags & MSG_TRUNC)
-			return -EMSGSIZE;
 		arrived.count = 0;
 	}
+	if (ret)
+		return ret;
 	deliver_fds(&arrived, fds, fd_count);
 	return (int)length;
 }

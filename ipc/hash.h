@@ -34,7 +34,7 @@ struct kvw_extra_key {
 	const uint8_t *bytes;
 };
 
-struct kvw_hasher; /* a reusable OpenSSL context: no allocation a block */
+struct kvw_hasher; /* reusable state of one thread: no allocation a block */
 int kvw_hasher_create(struct kvw_hasher **out);
 void kvw_hasher_destroy(struct kvw_hasher *hasher);
 
