@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening, populating and closing a pool; its lock bytes and its session table.
+ */
+#include "served_pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <xxhash.h>
+
+#include <kvpool/error.h>
+
+#include "log.h"
+#include "turn.h"
+
+#define REPORT_EVERY_US 2000000u
+
+static int open_memory(struct kvd_served_pool *pool)
+{
+	const struct kvd_memory_params params = {
+		.name = pool->config->name,
+		.bytes = pool->config->geometry.bytes,
+		.pages = pool->config->pages,
+	};
+
+	pool->device = &kvd_device_host;
+	return pool->device->create(&params, &pool->memory);
+}
+
+static int open_segments(struct kvd_served_pool *pool)
+{
+	uint32_t blocks = pool->config->geometry.blocks;
+	uint64_t state_bytes = kvd_pool_state_bytes(blocks);
+	struct kvw_directory_layout layout;
+	int ret;
+
+	kvw_directory_layout(blocks, &layout);
+	ret = kvd_segment_create("kvpool-state", state_bytes, KVD_SEGMENT_PRIVATE, &pool->state);
+	if (!ret)
+		ret = kvd_segment_create("kvpool-directory", layout.bytes, KVD_SEGMENT_READ,
+					 &pool->directory);
+	if (ret)
+		kvd_log_error("pool '%s': its books need %" PRIu64
+			      " bytes of shared memory: %s; give it fewer "
+			      "blocks than %" PRIu32 ", or the machine more memory",
+			      pool->config->name, state_bytes + layout.bytes, strerror(-ret), blocks);
+	return ret;
+}
+
+static int open_books(struct kvd_served_pool *pool, uint64_t incarnation)
+{
+	const struct kvd_pool_config *config = pool->config;
+	struct kvd_pool_params params = {
+		.pool = pool->number,
+		.data_blocks = config->data_blocks,
+		.sink_blocks = config->max_engines,
+		.incarnation = incarnation,
+		.policy = kvd_policy_find(config->policy),
+		.state = pool->state.memory,
+		.directory = pool->directory.memory,
+	};
+	int ret;
+
+	if (getrandom(&params.seed, sizeof(params.seed), 0) != sizeof(params.seed))
+		return -EIO;
+	ret = kvd_pool_create(&params, &pool->pool);
+	if (ret)
+		kvd_log_error("pool '%s': the books of %" PRIu32 " blocks could not be set up: %s",
+			      config->name, config->geometry.blocks, strerror(-ret));
+	return ret;
+}
+
+int kvd_served_pool_open(const struct kvd_pool_config *config, uint32_t number, uint64_t incarnation,
+			 struct kvd_served_pool *pool)
+{
+	int ret;
+
+	*pool = (struct kvd_served_pool){
+		.config = config,
+		.number = number,
+		.state = {.fd = -1, .send_fd = -1},
+		.directory = {.fd = -1, .send_fd = -1},
+		.tenants.quota_blocks = config->quota_blocks,
+	};
+	ret = open_memory(pool);
+	if (!ret)
+		ret = open_segments(pool);
+	if (!ret)
+		ret = open_books(pool, incarnation);
+	if (ret)
+		kvd_served_pool_close(pool);
+	return ret;
+}
+
+void kvd_served_pool_close(struct kvd_served_pool *pool)
+{
+	if (!pool->config)
+		return;
+	if (pool->pool)
+		((struct kvw_state_header *)pool->state.memory)->clean_end = 1;
+	kvd_pool_destroy(pool->pool);
+	kvd_tenants_destroy(&pool->tenants);
+	kvd_segment_destroy(&pool->directory);
+	kvd_segment_destroy(&pool->state);
+	if (pool->memory)
+		pool->device->destroy(pool->memory);
+	memset(pool, 0, sizeof(*pool));
+}
+
+/* On the worker's thread: touches only the memory and the atomic progress. */
+static int populate(void *arg, const _Atomic int *cancel)
+{
+	struct kvd_served_pool *pool = arg;
+
+	return pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
+}
+
+static void populated(void *arg, int result)
+{
+	struct kvd_served_pool *pool = arg;
+
+	pool->failed = result;
+	pool->ready = !result;
+	if (result == -ECANCELED)
+		return;
+	if (result)
+		kvd_log_error("pool '%s': its %" PRIu64 " bytes could not be made present: %s; make 'blocks' "
+			      "smaller, or free memory",
+			      pool->config->name, pool->config->geometry.bytes, strerror(-result));
+	else
+		kvd_log_info("pool '%s' is ready: %" PRIu32 " blocks of %" PRIu64 " bytes on %s pages",
+			     pool->config->name, pool->config->data_blocks,
+			     pool->config->geometry.record_bytes, pool->device->backing(pool->memory));
+}
+
+int kvd_served_pool_populate(struct kvd_served_pool *pool, struct kvd_worker *worker)
+{
+	pool->report_us = kvd_now_us();
+	pool->progress_us = pool->report_us;
+	return kvd_worker_submit(worker, "populate a pool", populate, populated, pool);
+}
+
+void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us)
+{
+	uint64_t done = atomic_load_explicit(&pool->populated_bytes, memory_order_relaxed);
+
+	if (pool->ready || pool->failed)
+		return;
+	if (done != pool->reported_bytes)
+		pool->progress_us = now_us;
+	if (now_us - pool->report_us < REPORT_EVERY_US)
+		return;
+	pool->report_us = now_us;
+	pool->reported_bytes = done;
+	kvd_log_info("pool '%s': %" PRIu64 " of %" PRIu64 " MiB populated", pool->config->name, done >> 20,
+		     pool->config->geometry.bytes >> 20);
+}
+
+int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte)
+{
+	uint32_t byte;
+
+	for (byte = 0; byte < pool->config->max_engines; byte++) {
+		if (pool->lock_taken[byte])
+			continue;
+		pool->lock_taken[byte] = true;
+		*out_byte = byte;
+		return 0;
+	}
+	return -KVP_ELIMIT;
+}
+
+void kvd_lock_byte_give(struct kvd_served_pool *pool, uint64_t byte)
+{
+	pool->lock_taken[byte] = false;
+}
+
+void kvd_session_record_write(struct kvd_served_pool *pool, uint64_t lock_byte,
+			      const struct kvw_session_record *record)
+{
+	const struct kvw_state_header *header = pool->state.memory;
+	struct kvw_session_record *entry;
+
+	if (lock_byte >= header->sessions)
+		return;
+	entry = (struct kvw_session_record *)((uint8_t *)pool->state.memory + header->session_table) +
+		lock_byte;
+	/* As with block records: no commit, then the body, then the commit, so that a torn entry reads as unused. */
+	entry->commit = 0;
+	atomic_thread_fence(memory_order_release);
+	if (!record)
+		return;
+	memcpy(entry, record, offsetof(struct kvw_session_record, commit));
+	atomic_thread_fence(memory_order_release);
+	entry->commit = XXH3_64bits(record, offsetof(struct kvw_session_record, commit));
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a session and what must be proved before its blocks are anybody's again.
+ *
+ *   end of file or violation   its engine is frozen: the process may live and still read and write
+ *   process ended (pidfd)      its references drop, its blocks are quarantined; a child may still have the pool mapped
+ *   lock byte free             no descriptor and no mapping of the pool that came from this session is left: blocks are freed
+ *
+ * The three are asked for at the end itself, when the pidfd is ready, and at every poll; no timeout ever stands for one of them. A client that
+ * unmaps before it closes is proved gone at its end of file.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <kvpool/error.h>
+
+#include "log.h"
+#include "session.h"
+
+/* More messages than a socket's buffer holds. */
+#define MAX_UNREAD_MESSAGES 1024u
+/* No poll has asked for the proof yet, or one must ask at once. */
+#define ASK_NOW UINT64_MAX
+
+void kvd_hang_up(int socket)
+{
+	uint32_t i;
+	char byte;
+
+	/* Unread messages at close would reset the connection, and the peer would see that instead of our answer. */
+	shutdown(socket, SHUT_RD);
+	for (i = 0; i < MAX_UNREAD_MESSAGES; i++) {
+		if (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
+			break;
+	}
+	close(socket);
+}
+
+static void close_socket(struct kvd_session *session)
+{
+	struct kvd_server *server = session->server;
+
+	kvd_loop_forget(server->loop, session->socket_watch);
+	kvd_hang_up(session->socket);
+	session->socket = -1;
+	session->socket_watch = NULL;
+	server->connections--;
+}
+
+/* Told by a word of the channel: the client looks at it before it gives a step's result away. */
+static void tell_revoked(struct kvd_attachment *attachment)
+{
+	struct kvw_channel_header *channel = kvd_attachment_channel(attachment);
+
+	atomic_store_explicit(&channel->revoked, -KVP_EREVOKED, memory_order_release);
+	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
+	kvw_futex_wake(&channel->completion_futex);
+}
+
+static void freeze(struct kvd_session *session)
+{
+	struct kvd_server *server = session->server;
+	struct kvd_attachment *attachment = session->attachment;
+
+	kvd_verbs_abort(session);
+	kvd_attachment_close_doorbell(server, attachment);
+	tell_revoked(attachment);
+	kvd_attachment_latch(attachment, true);
+	kvd_engine_freeze(attachment->engine);
+	attachment->pool->engines--;
+	server->attached--;
+	server->ending++;
+}
+
+void kvd_session_end(struct kvd_session *session, bool revoked, const char *cause)
+{
+	struct kvd_server *server = session->server;
+	enum kvd_session_state state = session->state;
+
+	if (state == KVD_SESSION_ENDING)
+		return;
+	session->state = KVD_SESSION_ENDING;
+	session->revoked = revoked;
+	session->ended_us = kvd_now_us();
+	session->proof_poll = ASK_NOW;
+	server->busy = true;
+	if (state == KVD_SESSION_GREETING)
+		server->greeting--;
+	close_socket(session);
+	kvd_session_forget_requests(session);
+	if (state == KVD_SESSION_ATTACHED)
+		freeze(session);
+	kvd_log(revoked                         ? KVD_LOG_WARNING
+		: state == KVD_SESSION_ATTACHED ? KVD_LOG_INFO
+						: KVD_LOG_DEBUG,
+		"session %" PRIu64 ": process %d of uid %u, '%s', %s: %s", session->id,
+		(int)session->peer.pid, session->peer.uid, session->name,
+		revoked ? "is revoked" : "has ended", cause);
+}
+
+void kvd_session_peer_ended(struct kvd_session *session)
+{
+	/* A child may keep the socket: no end of file comes then, and none is needed. */
+	kvd_session_end(session, false, "its process has ended");
+	session->proof_poll = ASK_NOW;
+	session->server->busy = true;
+}
+
+/* Everything that has become known since the last look. */
+static void look_for_proof(struct kvd_session *session)
+{
+	struct kvd_attachment *attachment = session->attachment;
+	struct kvd_served_pool *pool = attachment->pool;
+	struct kvd_engine *engine = attachment->engine;
+
+	session->proof_poll = session->server->polls;
+	if (engine->state == KVD_ENGINE_GONE)
+		return;
+	if (engine->state == KVD_ENGINE_FROZEN && kvd_peer_ended(&session->peer)) {
+		session->died = kvd_engine_waiting(engine) > 0 || engine->hold_count > 0;
+		kvd_attachment_latch(attachment, true);
+		kvd_engine_die(engine);
+	}
+	if (pool->device->proved_gone(pool->memory, attachment->lock_byte) == 1)
+		kvd_engine_prove_gone(engine);
+}
+
+static void count_end(const struct kvd_session *session)
+{
+	kvd_pool_count(session->attachment->pool->pool,
+		       session->revoked ? KVW_COUNTER_sessions_revoked
+		       : session->died  ? KVW_COUNTER_sessions_died
+					: KVW_COUNTER_sessions_ended,
+		       1);
+}
+
+static void become_gone(struct kvd_session *session)
+{
+	session->gone = true;
+	session->server->dead = true;
+}
+
+static void finish(struct kvd_session *session)
+{
+	kvd_log_debug("session %" PRIu64 ": nothing is left of it after %" PRIu64 " us", session->id,
+		      kvd_now_us() - session->ended_us);
+	count_end(session);
+	kvd_attachment_destroy(session);
+	session->server->ending--;
+	become_gone(session);
+}
+
+bool kvd_session_teardown(struct kvd_session *session)
+{
+	struct kvd_engine *engine;
+
+	if (session->gone)
+		return false;
+	if (!session->attachment) {
+		become_gone(session);
+		return false;
+	}
+	engine = session->attachment->engine;
+	if (session->proof_poll != session->server->polls)
+		look_for_proof(session);
+	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS))
+		return true;
+	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine))
+		finish(session);
+	return false;
+}
+
+void kvd_session_abandon(struct kvd_session *session)
+{
+	kvd_session_end(session, true, "the daemon ends");
+	if (session->attachment) {
+		struct kvd_engine *engine = session->attachment->engine;
+
+		kvd_engine_prove_gone(engine);
+		while (!kvd_engine_teardown_step(engine, UINT32_MAX))
+			;
+		kvd_attachment_destroy(session);
+	}
+	kvd_session_free(session);
+}
+
+void kvd_session_waits_for(const struct kvd_session *session, char *out, size_t capacity)
+{
+	const struct kvd_attachment *attachment = session->attachment;
+
+	out[0] = '\0';
+	if (session->state != KVD_SESSION_ENDING || !attachment)
+		return;
+	if (attachment->engine->state == KVD_ENGINE_FROZEN)
+		snprintf(out, capacity, "process %d to end, or to unmap pool '%s'", (int)session->peer.pid,
+			 attachment->pool->config->name);
+	else if (attachment->engine->state == KVD_ENGINE_DEAD)
+		snprintf(out, capacity,
+			 "the last mapping of pool '%s' from process %d (lock byte %" PRIu64 ")",
+			 attachment->pool->config->name, (int)session->peer.pid, attachment->lock_byte);
+	else
+		snprintf(out, capacity, "its blocks to be freed");
+}

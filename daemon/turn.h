@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long the loop's turns are: from the return of the wait to the next wait. A turn above a millisecond is a bug, so this is
+ * measured always and shown by `kvpoolctl status`.
+ *
+ * What counts is what the loop did or waited for. When the scheduler took the processor away from it in mid-turn (an
+ * involuntary switch), the turn counts by the processor time it used instead of by the clock: a loaded machine is no bug here.
+ */
+#ifndef KVPOOL_DAEMON_TURN_H
+#define KVPOOL_DAEMON_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kvd_turn_clock {
+	bool running;
+	uint64_t begin_us;
+	uint64_t begin_cpu_us;
+	long begin_preemptions;
+	uint64_t turns;
+	uint64_t longest_us;
+};
+
+/* The wait has returned. Called by whoever runs first; later calls of the same turn do nothing. */
+void kvd_turn_begin(struct kvd_turn_clock *clock);
+/* The wait is next. */
+void kvd_turn_end(struct kvd_turn_clock *clock);
+
+/* CLOCK_MONOTONIC in microseconds. */
+uint64_t kvd_now_us(void);
+
+#endif
