@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One datagram a message. Nothing here blocks in send or receive itself: waiting is poll's, so that every wait has its
- * deadline and a signal only makes it look at the clock again.
+ * One datagram a message. Nothing here blocks in send or receive itself: waiting is poll's, so that every
+ * wait has its deadline and a signal only makes it look at the clock again.
  */
 #include "frame.h"
 
@@ -17,9 +17,9 @@
 #include "limits.h"
 
 /*
- * Room for what a peer may attach: descriptors, and its credentials where the socket asks for them. Without credentials
- * the kernel puts a few more descriptors there than KVW_MAX_FDS_PER_MESSAGE; what does not fit it cuts, and tells so by
- * MSG_CTRUNC.
+ * Room for what a peer may attach: descriptors, and its credentials where the socket asks for them. Without
+ * credentials the kernel puts a few more descriptors there than KVW_MAX_FDS_PER_MESSAGE; what does not fit it
+ * cuts, and tells so by MSG_CTRUNC.
  */
 #define CONTROL_BYTES (CMSG_SPACE(KVW_MAX_FDS_PER_MESSAGE * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred)))
 union control {
@@ -83,7 +83,10 @@ static void close_all(const int *fds, uint32_t count)
 		close(fds[i]);
 }
 
-/* Descriptors of a received message: as many as the control buffer can hold. They are this process's from here on. */
+/*
+ * Descriptors of a received message: as many as the control buffer can hold. They are this process's from
+ * here on.
+ */
 struct arrived {
 	int fds[CONTROL_BYTES / sizeof(int)];
 	uint32_t count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places planes in blocks and blocks in a shard. Everything is checked before anything is written, so a refused geometry
- * is left as it came.
+ * Places planes in blocks and blocks in a shard. Everything is checked before anything is written, so a
+ * refused geometry is left as it came.
  */
 #include "geometry.h"
 
@@ -182,7 +182,10 @@ static uint64_t plane_up(uint64_t bytes)
 	return (bytes + KVW_PLANE_ALIGN - 1) & ~(uint64_t)(KVW_PLANE_ALIGN - 1);
 }
 
-/* Sum of the planes' aligned pages, the same in both layouts. A sum of 512 terms is checked at each: it cannot wrap. */
+/*
+ * Sum of the planes' aligned pages, the same in both layouts. A sum of 512 terms is checked at each: it
+ * cannot wrap.
+ */
 static int measure(const struct kvw_geometry *geometry, uint64_t *record_bytes)
 {
 	uint64_t record = 0;

@@ -120,8 +120,10 @@ uint32_t kvw_layout_parse(const char *text);
 uint32_t kvw_pool_layout_parse(const char *text);
 
 /*
- * Fills the computed fields of every plane, record_bytes and bytes from the declared ones. Refuses unknown numbers, zero sizes,
- * more than KVW_MAX_PLANES, heads != 1 for latent and index_k, and sizes past 2^62 (-EINVAL, -KVP_ELIMIT, -KVP_ERESERVED).
+ * Fills the computed fields of every plane, record_bytes and bytes from the declared ones; on failure nothing.
+ * -EINVAL: unknown numbers, zero sizes, heads != 1 for latent, index_k and opaque, opaque that is not u8, fp8_v32
+ * that is not latent with dim 1. -KVP_ERESERVED: group, plane_set > 1, placement other than replicated,
+ * kernel_page_tokens != block_tokens. -KVP_ELIMIT: above a limit, or past 2^62 bytes.
  */
 int kvw_geometry_place(struct kvw_geometry *geometry);
 

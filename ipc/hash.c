@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SHA-256 by OpenSSL's plain functions, whose state is ours. OpenSSL 3.0's EVP allocates at each digest it begins, with a
- * reused context too, and a decode step that fills blocks must allocate nothing. These functions are marked deprecated
- * in favour of EVP, hence the macro.
+ * SHA-256 by OpenSSL's plain functions, whose state is ours. OpenSSL 3.0's EVP allocates at each digest it
+ * begins, with a reused context too, and a decode step that fills blocks must allocate nothing. These
+ * functions are marked deprecated in favour of EVP, hence the macro.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "hash.h"

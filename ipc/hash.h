@@ -6,8 +6,9 @@
  *                     || u32 count of tokens || tokens, u32 each
  *                     || for each extra key: u32 domain || u32 length || bytes )
  *
- * All numbers little endian. Extra keys are tagged with their domain and length, so that a salt never equals an adapter
- * of the same text. Engines with hashes of their own (up to 64 bytes, chained by them) hand those in instead.
+ * All numbers little endian. Extra keys are tagged with their domain and length, so that a salt never equals
+ * an adapter of the same text. Engines with hashes of their own (up to 64 bytes, chained by them) hand those
+ * in instead.
  */
 #ifndef KVPOOL_IPC_HASH_H
 #define KVPOOL_IPC_HASH_H
@@ -46,8 +47,8 @@ int kvw_hash_block(struct kvw_hasher *hasher, const uint8_t *parent, const uint3
 int kvw_hash_probe(struct kvw_hasher *hasher, uint8_t out[KVW_SHA256_BYTES]);
 
 /*
- * Digest of a sorted identity: SHA-256( "kvpool identity 1\0" || u32 count || for each pair: u32 length || key || u32 length
- * || value ). Sorting is the caller's.
+ * Digest of a sorted identity: SHA-256( "kvpool identity 1\0" || u32 count || for each pair: u32 length ||
+ * key || u32 length || value ). Sorting is the caller's.
  */
 struct kvw_pair {
 	const char *key;

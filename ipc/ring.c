@@ -2,13 +2,13 @@
 /*
  * The rings. Memory order, by pairs:
  *
- *   P1  producer's release of tail  ->  consumer's acquire of tail: the record is there
- *   P2  consumer's release of head  ->  producer's acquire of head: the record was copied out, its place may be reused
- *   P3  store of tail, fence, load of the sleeping word  ><  store of the sleeping word, fence, load of tail: one of the
- *       two sees the other (store-load order, so both fences are seq_cst)
+ *   P1  producer's release of tail -> consumer's acquire of tail: the record is there
+ *   P2  consumer's release of head -> producer's acquire of head: the record was copied out, its place is free
+ *   P3  (store of tail, fence, load of the sleeping word) and (store of the sleeping word, fence, load of tail):
+ *       one of the two sees the other. It is store-load order that matters, so both fences are seq_cst
  *
- * A record's words are moved by relaxed atomics, each exactly once: a peer that overwrites a record while it is read
- * makes it garbage, which validation refuses, and never makes two reads of one word differ.
+ * A record's words are moved by relaxed atomics, each exactly once: a peer that overwrites a record while it
+ * is read makes it garbage, which validation refuses, and never makes two reads of one word differ.
  */
 #include "ring.h"
 
@@ -131,7 +131,10 @@ void kvw_store_load_fence(void)
 
 bool kvw_must_ring(const struct kvw_directory_header *directory)
 {
-	/* P3: the post before this call is the store; the daemon's fence stands between its sleeping word and its look. */
+	/*
+	 * P3: the post before this call is the store; the daemon's fence stands between its sleeping word and
+	 * its look.
+	 */
 	kvw_store_load_fence();
 	return atomic_load_explicit(&directory->daemon_sleeping, memory_order_relaxed) != 0;
 }

@@ -30,7 +30,9 @@ void kvw_ring_init(struct kvw_ring *ring, struct kvw_ring_words *words, void *re
 
 /* Producer: records that can be posted now (0..KVW_RING_RECORDS), or -KVP_EPROTO. */
 int kvw_ring_space(struct kvw_ring *ring);
-/* Producer: copies one 64-byte record in and releases it. -KVP_EBACKLOG when the ring is full, -KVP_EPROTO. */
+/*
+ * Producer: copies one 64-byte record in and releases it. -KVP_EBACKLOG when the ring is full, -KVP_EPROTO.
+ */
 int kvw_ring_post(struct kvw_ring *ring, const void *record);
 /* Consumer: records waiting (0..KVW_RING_RECORDS), or -KVP_EPROTO. */
 int kvw_ring_waiting(struct kvw_ring *ring);
@@ -39,19 +41,25 @@ int kvw_ring_take(struct kvw_ring *ring, void *record);
 /* Consumer: copies the oldest record out without freeing its place. Returns as kvw_ring_take(). */
 int kvw_ring_peek(struct kvw_ring *ring, void *record);
 
-/* Producer: whether the consumer has taken everything posted up to index `mark` (an earlier value of ring->own). */
+/*
+ * Producer: whether the consumer has taken everything posted up to index `mark` (an earlier value of
+ * ring->own).
+ */
 bool kvw_ring_passed(struct kvw_ring *ring, uint32_t mark);
 
 /*
- * The seq_cst fence of the doorbell rule, for every side that stores one word and then looks at another: the daemon between
- * its sleeping words and the tails, either side around client_waiting.
+ * The seq_cst fence of the doorbell rule, for every side that stores one word and then looks at another: the
+ * daemon between its sleeping words and the tails, either side around client_waiting.
  */
 void kvw_store_load_fence(void);
 
 /* Client, after a post: whether the daemon sleeps and the doorbell must be written. */
 bool kvw_must_ring(const struct kvw_directory_header *directory);
 
-/* Waits on a futex word shared between processes until it differs from `seen` or timeout_ms passed. 0, -EAGAIN, -ETIMEDOUT, -EINTR. */
+/*
+ * Waits on a futex word shared between processes until it differs from `seen` or timeout_ms passed. 0,
+ * -EAGAIN, -ETIMEDOUT, -EINTR.
+ */
 int kvw_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t timeout_ms);
 void kvw_futex_wake(_Atomic uint32_t *word);
 

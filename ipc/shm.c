@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offsets inside the segments whose size depends on parameters. Both sides compute them from the same numbers instead
- * of believing offsets that the other wrote.
+ * Offsets inside the segments whose size depends on parameters. Both sides compute them from the same numbers
+ * instead of believing offsets that the other wrote.
  */
 #include "shm.h"
 
@@ -28,7 +28,10 @@ uint64_t kvw_index_key(uint32_t namespace_id, uint64_t epoch, uint32_t group, co
 	return XXH3_64bits_withSeed(hash, hash_bytes, XXH64(scope, sizeof(scope), 0));
 }
 
-/* Half-full buckets at most: at a mean of 4 of 8, one bucket in 20 has no empty entry and sends its readers to the daemon. */
+/*
+ * Half-full buckets at most: at a mean of 4 of 8, one bucket in 20 has no empty entry and sends its readers
+ * to the daemon.
+ */
 static uint32_t bucket_count_for(uint32_t blocks)
 {
 	uint32_t count = 1;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control messages: one struct a message, made from wire.def; a packer (msgpack-c into a caller's buffer) and a
- * strict reader that allocates nothing.
+ * Control messages: one struct a message, made from wire.def; a packer (msgpack-c into a caller's buffer) and
+ * a strict reader that allocates nothing.
  *
  * Decoded text and bytes point into the message, which must outlive them; text is not NUL-terminated
- * (kvw_text_copy() makes a string). A list keeps the validated bytes of its items; kvw_list_next() decodes one at a time.
+ * (kvw_text_copy() makes a string). A list keeps the validated bytes of its items; kvw_list_next() decodes
+ * one at a time.
  */
 #ifndef KVPOOL_IPC_WIRE_H
 #define KVPOOL_IPC_WIRE_H
@@ -111,8 +112,8 @@ enum kvw_segment_kind {
 const char *kvw_message_name(uint32_t type);
 
 /*
- * Packs message `type` from its struct into out[0..capacity). Returns the length; -EMSGSIZE when it does not fit, -EINVAL for an
- * unknown type, a field above its maximum, or text that kvw_decode() would refuse.
+ * Packs message `type` from its struct into out[0..capacity). Returns the length; -EMSGSIZE when it does not
+ * fit, -EINVAL for an unknown type, a field above its maximum, or text that kvw_decode() would refuse.
  */
 int kvw_encode(uint32_t type, uint64_t sequence, const void *message, uint8_t *out, size_t capacity);
 
@@ -121,12 +122,16 @@ struct kvw_envelope {
 	uint64_t sequence;
 };
 /*
- * Reads bytes[0..length) strictly. *envelope is written as soon as type and sequence are known (so that an error can be
- * answered), *message only on success. -KVP_EPROTO: malformed; -KVP_ERESERVED: a reserved type (envelope is set).
+ * Reads bytes[0..length) strictly. *envelope is written as soon as type and sequence are known (so that an
+ * error can be answered), *message only on success. -KVP_EPROTO: malformed; -KVP_ERESERVED: a reserved type
+ * (envelope is set).
  */
 int kvw_decode(const uint8_t *bytes, size_t length, struct kvw_envelope *envelope, union kvw_any *message);
 
-/* Decodes the next item of a list into its struct and steps on; 1, or 0 at the end. Cannot fail on a decoded list. */
+/*
+ * Decodes the next item of a list into its struct and steps on; 1, or 0 at the end. Cannot fail on a decoded
+ * list.
+ */
 int kvw_list_next(struct kvw_list *list, enum kvw_item_type type, void *item);
 
 /* A list for writing. */
@@ -134,7 +139,10 @@ static inline struct kvw_list kvw_list_of(const void *items, uint32_t count)
 {
 	return (struct kvw_list){.items = items, .count = count};
 }
-/* Text and bytes for writing. Text ends at its first byte that is not UTF-8, so that one cut in mid-character can be sent. */
+/*
+ * Text and bytes for writing. Text ends at its first byte that is not UTF-8, so that one cut in mid-character
+ * can be sent.
+ */
 struct kvw_text kvw_text_of(const char *string);
 static inline struct kvw_bytes kvw_bytes_of(const void *at, size_t length)
 {

@@ -2,10 +2,10 @@
 /*
  * The reader: strict, without allocation, without recursion, linear in the bytes.
  *
- * Refused: anything before {0: type, 1: sequence, ..; a map with more entries than fields; unknown, repeated and
- * mistyped values; negative numbers for U, numbers above INT64_MAX for I; text with NUL or not UTF-8; what is longer
- * than its field; items that are not maps; cut and trailing bytes. Accepted: every width of integers and lengths,
- * any order of the fields, zero and empty fields.
+ * Refused: a map that does not begin with type and sequence, or has more entries than fields; unknown, repeated
+ * and mistyped values; negative numbers for U, numbers above INT64_MAX for I; text with NUL or not UTF-8; what
+ * is longer than its field; items that are not maps; cut and trailing bytes. Accepted: every width of integers
+ * and lengths, any order of the fields, zero and empty fields.
  *
  * No count is believed: a loop over `n` elements ends at the first one for which no byte is left.
  */
@@ -103,7 +103,10 @@ static bool take_signed(struct cursor *cursor, int64_t *out)
 	return true;
 }
 
-/* Tags of a kind that carries a length: a short form whose low bits are the length, then forms of 1, 2 and 4 bytes. */
+/*
+ * Tags of a kind that carries a length: a short form whose low bits are the length, then forms of 1, 2 and 4
+ * bytes.
+ */
 struct length_tags {
 	uint8_t fix_first, fix_last;    /* fix_first > fix_last: none */
 	uint8_t with_1, with_2, with_4; /* 0: none */

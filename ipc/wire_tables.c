@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schemas of all messages and items. Each is a function with its rows inside, because a field's macro does not
- * know which struct it stands in: `current` names it.
+ * The schemas of all messages and items. Each is a function with its rows inside, because a field's macro
+ * does not know which struct it stands in: `current` names it.
  */
 #include "wire_tables.h"
 

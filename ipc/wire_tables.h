@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages as data: wire.def turned into one schema a message and one an item. The writer and the reader walk these,
- * so that no message has code of its own. Private to ipc/.
+ * Messages as data: wire.def turned into one schema a message and one an item. The writer and the reader walk
+ * these, so that no message has code of its own. Private to ipc/.
  */
 #ifndef KVPOOL_IPC_WIRE_TABLES_H
 #define KVPOOL_IPC_WIRE_TABLES_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text in messages: UTF-8 without NUL, by length. It ends in logs, tables and terminals, hence the check on both sides.
+ * Text in messages: UTF-8 without NUL, by length. It ends in logs, tables and terminals, hence the check on
+ * both sides.
  */
 #include "wire_tables.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writer: msgpack-c's packer into the caller's buffer. Zero and empty fields are left out, so a message has exactly
- * one form, and what the reader would refuse is refused here.
+ * The writer: msgpack-c's packer into the caller's buffer. Zero and empty fields are left out, so a message
+ * has exactly one form, and what the reader would refuse is refused here.
  */
 #include "wire_tables.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a control message: refused, or read, written and read again as the same. Lists are walked, so that their
- * items are read a second time, from what the first reading left.
+ * Any bytes as a control message: refused, or read, written and read again as the same. Lists are walked, so
+ * that their items are read a second time, from what the first reading left.
  */
 #include <stdio.h>
 #include <stdlib.h>

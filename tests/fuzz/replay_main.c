@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain main() for a fuzz target: runs every file of the given files and folders once. So the corpus is a test in
- * every build, under every sanitizer, with any compiler.
+ * A plain main() for a fuzz target: runs every file of the given files and folders once. So the corpus is a
+ * test in every build, under every sanitizer, with any compiler.
  */
 #include <dirent.h>
 #include <stdio.h>

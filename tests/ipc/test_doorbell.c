@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two sleeping protocols, each with its sleeper and its waker in threads: the doorbell (client wakes the daemon by an
- * eventfd) and the futex of completions (daemon wakes the client). One record a round: the waker posts as soon as the
- * last one was taken, which is when the sleeper goes to sleep, so that every round is a chance to lose a wake-up.
+ * The two sleeping protocols, each with its sleeper and its waker in threads: the doorbell (client wakes the
+ * daemon by an eventfd) and the futex of completions (daemon wakes the client). One record a round: the waker
+ * posts as soon as the last one was taken, which is when the sleeper goes to sleep, so that every round is a
+ * chance to lose a wake-up.
  */
 #include "support.h"
 
@@ -31,8 +32,8 @@ struct shared {
 	struct kvw_ring producer;
 	struct kvw_ring consumer;
 	int doorbell;
-	uint32_t
-		silent_from; /* from this round on the waker keeps silent until the loss is noticed; UINT32_MAX: never */
+	/* From this round on the waker keeps silent until the loss is noticed; UINT32_MAX: never. */
+	uint32_t silent_from;
 	int patience_ms;
 	_Atomic uint32_t lost;
 	_Atomic uint32_t slept;

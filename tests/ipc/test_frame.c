@@ -9,14 +9,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "ipc/limits.h"
@@ -425,76 +423,6 @@ static void signals_leave_the_rest_of_the_deadline(void **state)
 	assert_true(kvt_now_ns() - start >= 60u * 1000000u);
 }
 
-/* ------------------------------------------------------------------ connect */
-
-static int listen_at(const char *path, int backlog)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	memcpy(address.sun_path, path, strlen(path) + 1);
-	assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(fd, backlog), 0);
-	return fd;
-}
-
-static void connect_reaches_a_listener(void **state)
-{
-	char *dir = kvt_mkdtemp();
-	char path[100];
-	uint8_t out[8];
-	int listener, near, far;
-
-	(void)state;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	assert_int_equal(kvw_connect(path), -ENOENT);
-	listener = listen_at(path, 4);
-	near = kvw_connect(path);
-	assert_true(near >= 0);
-	assert_int_equal(fcntl(near, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-	far = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	assert_int_equal(kvw_send(near, (const uint8_t *)"hello", 5, NULL, 0), 0);
-	assert_int_equal(kvw_receive(far, kvw_deadline_ns(10000), out, sizeof(out), NULL, NULL), 5);
-	close(near);
-	close(far);
-	close(listener);
-	assert_int_equal(kvw_connect(path), -ECONNREFUSED);
-	kvt_rmdir(dir);
-}
-
-static void connect_does_not_wait_for_a_full_backlog(void **state)
-{
-	char *dir = kvt_mkdtemp();
-	int listener, count = 0;
-	int fds[64];
-	char path[100];
-	int ret = 0;
-
-	(void)state;
-	snprintf(path, sizeof(path), "%s/socket", dir);
-	listener = listen_at(path, 1);
-	while (count < 64 && (ret = kvw_connect(path)) >= 0)
-		fds[count++] = ret;
-	assert_int_equal(ret, -EAGAIN);
-	while (count > 0)
-		close(fds[--count]);
-	close(listener);
-	kvt_rmdir(dir);
-}
-
-static void connect_refuses_paths_that_are_none(void **state)
-{
-	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1];
-
-	(void)state;
-	memset(path, 'x', sizeof(path));
-	path[sizeof(path) - 1] = '\0';
-	assert_int_equal(kvw_connect(path), -ENAMETOOLONG);
-	path[sizeof(path) - 2] = '\0';
-	assert_int_equal(kvw_connect(path), -ENOENT);
-	assert_int_equal(kvw_connect(""), -EINVAL);
-}
-
 #define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, open_pair, close_pair)
 
 int main(void)
@@ -518,9 +446,6 @@ int main(void)
 		PAIR_TEST(deadlines_are_relative_to_now),
 		PAIR_TEST(signals_do_not_end_a_wait),
 		PAIR_TEST(signals_leave_the_rest_of_the_deadline),
-		PAIR_TEST(connect_reaches_a_listener),
-		PAIR_TEST(connect_does_not_wait_for_a_full_backlog),
-		PAIR_TEST(connect_refuses_paths_that_are_none),
 	};
 
 	kvt_watchdog(60);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement of planes. The address formula of geometry.h is computed here by itself; in small pools every element of
- * every block is visited, and no byte may belong to two.
+ * Placement of planes. The address formula of geometry.h is computed here by itself; in small pools every
+ * element of every block is visited, and no byte may belong to two.
  */
 #include "support.h"
 
@@ -73,7 +73,10 @@ static uint64_t element_bytes(const struct kvw_plane *p)
 	}
 }
 
-/* Claims the bytes of one element: each byte once, all inside the shard and inside the block's page of this plane. */
+/*
+ * Claims the bytes of one element: each byte once, all inside the shard and inside the block's page of this
+ * plane.
+ */
 static void claim(uint8_t *bytes, const struct kvw_geometry *geometry, const struct kvw_plane *p, uint64_t id,
 		  uint64_t element)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block hashes against hashlib's (make_hash_golden.py), what must differ, and that no block costs an allocation. */
+/*
+ * Block hashes against hashlib's (make_hash_golden.py), what must differ, and that no block costs an
+ * allocation.
+ */
 #include "support.h"
 
 #include "ipc/hash.h"

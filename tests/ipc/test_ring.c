@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rings: order, limits, hostile indices; then with two threads. The sleeping protocol has test_doorbell.c. */
+/*
+ * The rings: order, limits, hostile indices; then with two threads. The sleeping protocol has
+ * test_doorbell.c.
+ */
 #include "support.h"
 
 #include "ipc/ring.h"
@@ -126,7 +129,9 @@ static void indices_wrap_around(void **state)
 	check_fills_and_empties(UINT32_MAX - KVW_RING_RECORDS);
 }
 
-/* Whatever the peer writes into its index: an error or a level within the ring, and never a look outside it. */
+/*
+ * Whatever the peer writes into its index: an error or a level within the ring, and never a look outside it.
+ */
 static void check_consumer_against(uint32_t own, uint32_t tail)
 {
 	struct pipe_of_rings *rings = fresh(own);

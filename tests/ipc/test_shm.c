@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts of the segments: areas do not touch each other, begin on pages, and stay within the limits; the index key. */
+/*
+ * Layouts of the segments: areas do not touch each other, begin on pages, and stay within the limits; the
+ * index key.
+ */
 #include "support.h"
 
 #include "ipc/shm.h"
@@ -186,7 +189,10 @@ static void tables_refuse_zero_and_what_is_above_a_limit(void **state)
 	assert_int_equal(layout_with(1, 1, 1, 1, 2, (uint64_t)KVW_MAX_SLOT_BYTES + 4096), -KVP_ELIMIT);
 }
 
-/* Every parameter allowed, the segment too large: by its tokens, by many areas together, by everything at once. */
+/*
+ * Every parameter allowed, the segment too large: by its tokens, by many areas together, by everything at
+ * once.
+ */
 static void tables_refuse_more_than_the_whole_segment(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Golden bytes: what version 1 sends, written by make_wire_golden.py. Old and new sides of the wire meet in these. Then
- * everything that is almost a golden message: each beginning and each byte changed.
+ * Golden bytes: what version 1 sends, written by make_wire_golden.py. Old and new sides of the wire meet in
+ * these. Then everything that is almost a golden message: each beginning and each byte changed.
  */
 #include "support.h"
 #include "wire_samples.h"

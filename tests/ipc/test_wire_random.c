@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random messages: written by kvw_encode(), read by msgpack-c's own unpacker and by our reader, and all three say the
- * same. Then the other way: packed by msgpack-c in any order and with zero fields, read by ours.
+ * Random messages: written by kvw_encode(), read by msgpack-c's own unpacker and by our reader, and all three
+ * say the same. Then the other way: packed by msgpack-c in any order and with zero fields, read by ours.
  */
 #include "support.h"
 #include "wire_samples.h"
@@ -15,7 +15,7 @@
 
 #define ROUNDS 400
 
-/* ------------------------------------------------------------------ a message against msgpack-c's view of it */
+/* ---------------------------------------- a message against msgpack-c's view of it */
 
 static const msgpack_object *find(const msgpack_object_map *map, uint64_t key)
 {
@@ -217,7 +217,7 @@ static void random_messages_read_alike_by_both_readers(void **state)
 	assert_true(written > ROUNDS * wire_type_count * 9 / 10);
 }
 
-/* ------------------------------------------------------------------ another writer: msgpack-c, order and width mixed */
+/* ---------------------------------------- another writer: msgpack-c, order and width mixed */
 
 static void swap_entries(msgpack_object_map *map, uint32_t a, uint32_t b)
 {
@@ -272,7 +272,10 @@ static void what_is_accepted_is_msgpack(void **state)
 
 	(void)state;
 	for (i = 0; i < 200000; i++) {
-		/* The envelope of a message with two number fields, then six random bytes from the tags that matter. */
+		/*
+		 * The envelope of a message with two number fields, then six random bytes from the tags that
+		 * matter.
+		 */
 		static const uint8_t tags[] = {0x02, 0x03, 0x04, 0xa0, 0xa1, 0x41, 0x90, 0x91,
 					       0x80, 0x81, 0xcc, 0xcd, 0xd0, 0x00, 0xff, 0xc4};
 		uint8_t bytes[11] = {0x82, 0x00, 0x2b, 0x01, 0x05};

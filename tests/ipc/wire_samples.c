@@ -124,7 +124,10 @@ static struct kvw_bytes value_bytes(struct wire_source *source, uint32_t key, ui
 	return (struct kvw_bytes){bytes, length};
 }
 
-/* Samples have three items, the third one empty. Random lists are short, mostly: many long ones do not fit a message. */
+/*
+ * Samples have three items, the third one empty. Random lists are short, mostly: many long ones do not fit a
+ * message.
+ */
 static uint32_t value_count(struct wire_source *source, uint32_t max)
 {
 	if (!source->rng)

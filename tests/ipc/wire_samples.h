@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values for every message and item, and comparison of messages. Made from wire.def by field name, so that it shares
- * neither the schemas nor a function with what it checks.
+ * Values for every message and item, and comparison of messages. Made from wire.def by field name, so that it
+ * shares neither the schemas nor a function with what it checks.
  */
 #ifndef KVPOOL_TEST_WIRE_SAMPLES_H
 #define KVPOOL_TEST_WIRE_SAMPLES_H
@@ -29,7 +29,10 @@ struct wire_type {
 	const char *name;
 	size_t bytes;
 	void (*fill)(void *message, struct wire_source *source);
-	/* Turns decoded lists into arrays, as kvw_encode() wants them. Aborts when kvw_list_next() breaks its word. */
+	/*
+	 * Turns decoded lists into arrays, as kvw_encode() wants them. Aborts when kvw_list_next() breaks its
+	 * word.
+	 */
 	void (*own)(void *message, struct wire_arena *arena);
 	bool (*equal)(const void *a, const void *b); /* both with arrays */
 };
