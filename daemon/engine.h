@@ -30,7 +30,10 @@ struct kvd_hold {
 	int32_t *blocks;
 	uint32_t slot;        /* in the engine's table */
 	uint32_t check_round; /* of the deep check that has counted it */
-	bool releasing;       /* named by a release: waits for its step, or is being dropped */
+	bool releasing;       /* named by a release, or cut off by a truncation: waits for its step, or is being dropped */
+	struct kvd_engine *engine;
+	struct kvd_hold *previous; /* of the pool */
+	struct kvd_hold *next;
 };
 
 /* What waits for a step of a timeline, in order. */
@@ -47,6 +50,16 @@ struct kvd_wait_queue {
 	uint32_t tail;
 };
 
+/* Where what waits for no step, only for its turn, is queued. */
+#define KVD_WAIT_READY KVW_TIMELINES
+
+/* What the running deep check has counted of an engine. */
+struct kvd_engine_sums {
+	uint32_t owned[KVW_BLOCK_STATES];
+	uint32_t holds;
+	uint64_t references;
+};
+
 struct kvd_engine {
 	struct kvd_pool *pool;
 	struct kvd_tenant *tenant;
@@ -61,11 +74,15 @@ struct kvd_engine {
 	struct kvd_list owned[KVW_BLOCK_STATES];
 	struct kvd_hold **holds; /* [max_holds] */
 	uint32_t hold_count;
-	uint32_t next_hold_slot;
+	uint32_t *free_slots; /* [max_holds], the first max_holds - hold_count of them */
 	uint64_t references;            /* of all holds */
 	uint64_t reached[KVW_TIMELINES]; /* latched: only grows */
-	struct kvd_wait_queue waits[KVW_TIMELINES];
+	struct kvd_wait_queue waits[KVW_TIMELINES + 1]; /* the last: KVD_WAIT_READY */
 	uint32_t teardown_slot; /* next hold that the teardown looks at */
+	int32_t doomed;         /* how deep the teardown has come below the block that it orphans; -1: nowhere */
+	uint64_t doomed_generation;
+	int32_t doomed_root;
+	struct kvd_engine_sums check;
 	struct kvd_engine *next; /* of the pool */
 };
 
@@ -115,6 +132,7 @@ struct kvd_grant {
 	uint32_t count;
 	struct kvw_answer *answers; /* [count] */
 	uint32_t granted;           /* progress */
+	int failed;                 /* progress: giving back, then this error */
 };
 /* count blocks or none. 1, 0, or an error. */
 int kvd_grant_step(struct kvd_engine *engine, struct kvd_grant *job, uint32_t budget);

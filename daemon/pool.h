@@ -10,6 +10,10 @@
  *   LEASED --return--> DRAINING --step--> FREE;  engine closing: LEASED, DRAINING -> FROZEN -> QUARANTINED --proof--> FREE
  *   PENDING --writer dead--> ORPHAN (or QUARANTINED when nobody refers to it);  ORPHAN --last ref--> DRAINING | QUARANTINED | FREE
  *
+ * Evictable is a CACHED block without references whose indexed children are all evictable: so a chain goes from its tail, and no block
+ * goes while a child of it is findable. It becomes so mostly by its last reference, but also when its last busy child becomes evictable (a
+ * child may be PENDING without references, or referenced by the hold of a writer whose copy of the parent was replaced).
+ *
  * The record in the state segment is the truth for a later daemon; `struct kvd_block` holds the daemon's own copy, which operations read,
  * and what is derived from the records: links, counts, references. kvd_check (check.h) compares the two.
  */
@@ -31,11 +35,14 @@ struct kvd_index;
 
 /* Which list a block's links are on: it is on at most one. */
 enum kvd_list_kind {
-	KVD_LIST_NONE,   /* CACHED (the policy has its own links) */
-	KVD_LIST_FREE,   /* FREE */
-	KVD_LIST_SINKS,  /* FREE sink blocks */
-	KVD_LIST_OWNED,  /* LEASED, PENDING, DRAINING, FROZEN, QUARANTINED, ORPHAN of an engine whose end is not proved: engine->owned[state] */
-	KVD_LIST_ORPHANS /* ORPHAN whose writer is proved gone */
+	KVD_LIST_NONE,    /* CACHED, not evictable now; the null block */
+	KVD_LIST_FREE,    /* FREE */
+	KVD_LIST_SINKS,   /* FREE sink blocks */
+	KVD_LIST_OWNED,   /* LEASED, PENDING, DRAINING, FROZEN, QUARANTINED, ORPHAN of an engine whose end is not proved: engine->owned[state] */
+	KVD_LIST_ORPHANS, /* ORPHAN that nobody can write any more: it was complete, or its writer is proved gone */
+	KVD_LIST_RIPE,    /* CACHED, evictable, about to be given to the policy */
+	KVD_LIST_POLICY,  /* CACHED, evictable, in the policy (which has its own links) */
+	KVD_LIST_KINDS
 };
 
 /* A doubly linked list of blocks through their links; -1 ends it. */
@@ -51,6 +58,7 @@ struct kvd_block {
 	uint64_t key;                   /* private index key while indexed */
 	uint32_t references;            /* by holds */
 	uint32_t children;              /* indexed blocks whose parent this is */
+	uint32_t busy_children;         /* of these, the ones that are not in the policy */
 	int32_t first_child;
 	int32_t previous_sibling;
 	int32_t next_sibling;
@@ -58,8 +66,8 @@ struct kvd_block {
 	int32_t next;
 	uint8_t list;    /* enum kvd_list_kind */
 	uint8_t indexed; /* findable: PENDING and CACHED, unless it was replaced */
-	uint8_t queued;  /* an entry of its owner's step queue names it */
-	uint8_t zero;
+	uint8_t queued;  /* an entry of its owner's step queue names it (void once the owner is dead) */
+	uint8_t listed;  /* in its bucket of the directory; a full bucket leaves it out */
 };
 
 /* Who pays: all sessions of one uid, dead ones too until their blocks are free. */
@@ -98,11 +106,12 @@ struct kvd_pool {
 	uint64_t clock;     /* raised by every release to the cache: record.last_use */
 	uint64_t next_hold; /* serial of hold ids, never reused */
 	uint32_t counts[KVW_BLOCK_STATES];
-	uint32_t evictable; /* CACHED without references */
+	uint32_t evictable; /* blocks on KVD_LIST_RIPE and KVD_LIST_POLICY */
 	struct kvd_block *block;
 	struct kvd_list free;
 	struct kvd_list sinks;
 	struct kvd_list orphans;
+	struct kvd_list ripe;
 	struct kvd_index *index;
 	const struct kvd_policy_ops *policy_ops;
 	struct kvd_policy *policy;
@@ -112,8 +121,10 @@ struct kvd_pool {
 	struct kvw_bucket *buckets;
 	uint32_t bucket_count;
 	_Atomic uint64_t *counters; /* enum kvw_counter, in the directory */
+	struct kvd_hold *holds;     /* of all engines */
 	struct kvd_engine *engines; /* attached, closing, and those whose end is not proved */
 	struct kvd_check *check;    /* the running deep check, else NULL */
+	uint32_t check_rounds;      /* deep checks started */
 };
 
 size_t kvd_pool_state_bytes(uint32_t blocks);
