@@ -338,7 +338,9 @@ static void refuses_sizes_that_wrap_around(void **state)
 	assert_int_equal(PLACE_WITH((p->heads = UINT32_MAX, p->dim = UINT32_MAX)), -KVP_ELIMIT);
 	assert_int_equal(PLACE_WITH((p->heads = 1u << 31, p->dim = 1u << 26)), -KVP_ELIMIT); /* 2^64 a page */
 	assert_int_equal(PLACE_WITH((p->heads = 1u << 31, p->dim = 1u << 24)),
-			 -KVP_ELIMIT);                                             /* 2^62, 3 blocks */
+			 -KVP_ELIMIT); /* 2^62, 3 blocks */
+	assert_int_equal(PLACE_WITH((g->blocks = 4, p->heads = 1u << 31, p->dim = 1u << 24)),
+			 -KVP_ELIMIT);                                             /* 2^64 */
 	assert_int_equal(PLACE_WITH((p->heads = 1u << 30, p->dim = 1u << 23)), 0); /* 2^60 */
 	geometry = fresh(KVW_POOL_LAYER_MAJOR, 1, 64);
 	for (i = 0; i < KVW_MAX_PLANES; i++)
