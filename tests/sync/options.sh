@@ -23,7 +23,7 @@ page_options()
 	sed 's/\\//g' "$1" | grep -oE -- '\*--[a-z][a-z-]*' | tr -d '*' | sort -u
 }
 
-"$daemon" --help | options >"$dir/help"
+"$daemon" --help | sed 's/as --key VALUE//' | options >"$dir/help"
 page_options "$source/man/kvpoold.8.scd" >"$dir/page"
 compare "kvpoold options"
 
@@ -32,9 +32,9 @@ compare "kvpoold options"
 page_options "$source/man/kvpoolctl.1.scd" >"$dir/page"
 compare "kvpoolctl options"
 
-"$daemon" --print-keys >"$dir/help"
-awk '/^# / {section = $2} section ~ /KEYS|SECTION/ && /^\*[a-z_]+\*/ {gsub(/\*/, "", $1); print $1}' \
-	"$source/man/kvpoold.conf.5.scd" >"$dir/page"
-sed -i 's/.*[. ]//' "$dir/help"
+# The help lists the keys of [daemon] as options, those of [pool NAME] as they are.
+"$daemon" --help | awk '/^Keys of/ {keys = 1} keys && /^  (--)?[a-z][a-z_-]* / {sub(/^--/, "", $1); gsub(/-/, "_", $1); print $1}' \
+	>"$dir/help"
+awk '/^# / {keys = /KEYS/} keys && /^\*[a-z_]+\*$/ {gsub(/\*/, ""); print}' "$source/man/kvpoold.conf.5.scd" >"$dir/page"
 compare "configuration keys"
 exit $bad
