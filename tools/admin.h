@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection for the administration verbs: hello, then one request after the other. It attaches to nothing
+ * and maps nothing. Failures are told on standard error, once, where they are seen.
+ */
+#ifndef KVPOOL_TOOLS_ADMIN_H
+#define KVPOOL_TOOLS_ADMIN_H
+
+#include <stdint.h>
+
+#include "ctl.h"
+#include "ipc/wire.h"
+
+struct ctl_admin;
+
+/* Connects and greets. 0 or a negative error, told. */
+int ctl_admin_open(const struct ctl_global *global, struct ctl_admin **out);
+void ctl_admin_close(struct ctl_admin *admin);
+
+/*
+ * Sends `type` and waits for its answer (type + 1). Text and lists in *reply point into the connection's
+ * buffer: valid until the next call. 0 or a negative error, told.
+ */
+int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, union kvw_any *reply);
+
+/* Opens, asks once. On success the caller closes *out after it has read *reply. */
+int ctl_admin_ask(const struct ctl_global *global, uint32_t type, const void *message, struct ctl_admin **out,
+		  union kvw_any *reply);
+
+#endif

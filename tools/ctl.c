@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the verb, reads its options and runs it. */
+#include "ctl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvpool/version.h>
+
+/* Where kvpoold listens unless it is told otherwise; libkvpool has the same default. */
+#define DEFAULT_SOCKET "/run/kvpool/kvpoold.sock"
+
+const struct ctl_verb *const ctl_verbs[] = {
+	&ctl_verb_status, &ctl_verb_pools, &ctl_verb_clients, &ctl_verb_blocks,   &ctl_verb_probe,
+	&ctl_verb_check,  &ctl_verb_flush, &ctl_verb_replay,  &ctl_verb_generate, NULL,
+};
+
+const struct ctl_option ctl_global_options[] = {
+	{"socket", CTL_TEXT, "PATH", NULL, NULL, 0, 0, offsetof(struct ctl_global, socket),
+	 "the daemon's socket; else $KVPOOL_SOCKET, else " DEFAULT_SOCKET},
+	{"timeout-ms", CTL_U32, "N", "10000", NULL, 1, 3600000, offsetof(struct ctl_global, timeout_ms),
+	 "wait at most this long for an answer"},
+	{"json", CTL_FLAG, NULL, NULL, NULL, 0, 0, offsetof(struct ctl_global, json), "print JSON"},
+	{"help", CTL_FLAG, NULL, NULL, NULL, 0, 0, offsetof(struct ctl_global, help), "print this and end"},
+	{"version", CTL_FLAG, NULL, NULL, NULL, 0, 0, offsetof(struct ctl_global, version),
+	 "print the version and end"},
+};
+const uint32_t ctl_global_option_count = sizeof(ctl_global_options) / sizeof(ctl_global_options[0]);
+
+void ctl_complain(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("kvpoolctl: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+}
+
+static void print_help(FILE *out)
+{
+	fputs("usage: kvpoolctl [OPTION...] VERB [OPTION...] [OPERAND...]\n"
+	      "Inspects and administers a kvpoold, and replays request traces through it.\n\nVerbs:\n",
+	      out);
+	for (uint32_t i = 0; ctl_verbs[i]; i++)
+		fprintf(out, "  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
+	fputs("\nOptions of every verb:\n", out);
+	for (uint32_t i = 0; i < ctl_global_option_count; i++)
+		fprintf(out, "  --%s%s%-*s %s\n", ctl_global_options[i].name,
+			ctl_global_options[i].arg ? " " : "", (int)(23 - strlen(ctl_global_options[i].name)),
+			ctl_global_options[i].arg ? ctl_global_options[i].arg : "",
+			ctl_global_options[i].help);
+	fputs("\n'kvpoolctl VERB --help' tells a verb's options. Exit codes: 0 good; 1 a check or a "
+	      "verification\n"
+	      "failed; 2 wrong usage; 3 no daemon, or it refused.\n",
+	      out);
+}
+
+/* For the test that holds the page against the tables: verb, option, value's name, default. */
+static int print_tables(void)
+{
+	for (uint32_t i = 0; ctl_verbs[i]; i++)
+		for (uint32_t j = 0; j < ctl_verbs[i]->option_count; j++) {
+			const struct ctl_option *row = &ctl_verbs[i]->options[j];
+
+			printf("%s\t--%s\t%s\t%s\n", ctl_verbs[i]->name, row->name, row->arg ? row->arg : "",
+			       row->fallback ? row->fallback : "");
+		}
+	for (uint32_t j = 0; j < ctl_global_option_count; j++)
+		printf("\t--%s\t%s\t%s\n", ctl_global_options[j].name,
+		       ctl_global_options[j].arg ? ctl_global_options[j].arg : "",
+		       ctl_global_options[j].fallback ? ctl_global_options[j].fallback : "");
+	return CTL_OK;
+}
+
+/* Words of argv that `name` ("trace generate") takes, 0 when it is another verb. */
+static int words_matched(const char *name, int argc, char **argv)
+{
+	int words = 0;
+
+	for (const char *at = name; *at; words++) {
+		size_t span = strcspn(at, " ");
+
+		if (words >= argc || strlen(argv[words]) != span || memcmp(argv[words], at, span) != 0)
+			return 0;
+		at += span + (at[span] == ' ');
+	}
+	return words;
+}
+
+static const struct ctl_verb *find_verb(int argc, char **argv, int *words)
+{
+	for (uint32_t i = 0; ctl_verbs[i]; i++) {
+		*words = words_matched(ctl_verbs[i]->name, argc, argv);
+		if (*words)
+			return ctl_verbs[i];
+	}
+	return NULL;
+}
+
+static int usage(const char *verb, const char *error)
+{
+	ctl_complain("%s; 'kvpoolctl%s%s --help' tells more", error, *verb ? " " : "", verb);
+	return CTL_USAGE;
+}
+
+static void default_socket(struct ctl_global *global)
+{
+	const char *socket = getenv("KVPOOL_SOCKET");
+
+	if (!global->socket)
+		global->socket = socket && *socket ? socket : DEFAULT_SOCKET;
+}
+
+/* argv[0] is the last word of the verb. */
+static int run_verb(const struct ctl_verb *verb, const struct ctl_global *before, int argc, char **argv)
+{
+	char **operands;
+	uint32_t operand_count;
+	char error[512];
+	int ret;
+	struct ctl_global *options = calloc(1, verb->options_bytes);
+
+	if (!options) {
+		ctl_complain("out of memory");
+		return CTL_FAULT;
+	}
+	*options = *before;
+	ret = ctl_options_parse(verb, argc, argv, options, &operands, &operand_count, error, sizeof(error));
+	if (ret) {
+		ret = usage(verb->name, error);
+	} else if (options->help) {
+		ctl_options_help(verb, stdout);
+	} else if (options->version) {
+		puts("kvpoolctl " KVP_VERSION_STRING);
+	} else {
+		default_socket(options);
+		ret = verb->run(options, operands, operand_count);
+	}
+	free(options);
+	return ret;
+}
+
+/* "trace" alone: only with --help, which then lists what follows it. */
+static int run_group(const char *word, int argc, char **argv)
+{
+	char error[128];
+
+	if (argc > 1 && !strcmp(argv[1], "--help")) {
+		print_help(stdout);
+		return CTL_OK;
+	}
+	snprintf(error, sizeof(error), "'%.40s %.40s' is no verb", word, argc > 1 ? argv[1] : "");
+	return usage("", error);
+}
+
+int ctl_run(int argc, char **argv)
+{
+	struct ctl_global global = {0};
+	const struct ctl_verb *verb;
+	char error[512];
+	int words;
+	int at;
+
+	if (argc == 2 && !strcmp(argv[1], "--print-options"))
+		return print_tables();
+	at = ctl_globals_parse(argc, argv, &global, error, sizeof(error));
+	if (at < 0)
+		return usage("", error);
+	if (global.version) {
+		puts("kvpoolctl " KVP_VERSION_STRING);
+		return CTL_OK;
+	}
+	if (global.help) {
+		print_help(stdout);
+		return CTL_OK;
+	}
+	if (at >= argc)
+		return usage("", "a verb is missing");
+	verb = find_verb(argc - at, argv + at, &words);
+	if (verb)
+		return run_verb(verb, &global, argc - at - words + 1, argv + at + words - 1);
+	if (!strcmp(argv[at], "trace"))
+		return run_group(argv[at], argc - at, argv + at);
+	snprintf(error, sizeof(error), "'%.80s' is no verb", argv[at]);
+	return usage("", error);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decode steps. Counted from reserve to settle, attention included: whoever steps pays for all of it. A step
+ * is steady when no sequence opened or closed and no lease was refilled since the step before.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "ipc/frame.h"
+#include "syscalls.h"
+
+/* One wait for the lease; then the youngest sequence has to give way. */
+#define LEASE_WAIT_MS 50u
+
+static int set_batch(struct rep_engine *engine)
+{
+	int ret;
+
+	engine->running_count = 0;
+	for (uint32_t i = 0; i < engine->open_count; i++) {
+		if (engine->open[i]->phase != REP_RUNNING)
+			continue;
+		engine->running[engine->running_count] = engine->open[i];
+		engine->seqs[engine->running_count++] = engine->open[i]->seq;
+	}
+	engine->batch_changed = false;
+	if (!engine->running_count)
+		return 0;
+	ret = kvp_batch_set(engine->batch, engine->seqs, engine->running_count);
+	return ret ? rep_engine_fail(engine, "batch", ret) : 0;
+}
+
+/* Blocks that the rows need for one more token each. */
+static uint32_t blocks_wanted(const struct rep_engine *engine)
+{
+	uint32_t wanted = 0;
+
+	for (uint32_t i = 0; i < engine->running_count; i++)
+		wanted += engine->running[i]->length % engine->pool.block_tokens == 0;
+	return wanted;
+}
+
+/*
+ * The lease held too few: wait for it, and when that is in vain let the youngest give way. The step is tried
+ * again.
+ */
+static int wait_for_lease(struct rep_engine *engine)
+{
+	int ret = kvp_lease_wait(engine->client, blocks_wanted(engine), LEASE_WAIT_MS);
+
+	rep_stat_add(&engine->stats->lease_waits, 1);
+	engine->changed = true;
+	switch (ret) {
+	case 0:
+		return 0;
+	case -EAGAIN:
+	case -ETIMEDOUT:
+	case -KVP_ENOBLOCKS:
+	case -KVP_EQUOTA:
+	case -KVP_ELEASE:
+		return rep_admit_preempt(engine);
+	default:
+		return rep_engine_fail(engine, "lease", ret);
+	}
+}
+
+/* The KV of the step's tokens, one a sequence. */
+static void write_rows(struct rep_engine *engine, const struct kvp_batch_view *view)
+{
+	const int32_t *slots = view->slot_mapping;
+	int32_t block_tokens = (int32_t)engine->pool.block_tokens;
+
+	for (uint32_t i = 0; i < engine->running_count; i++) {
+		struct rep_active *active = engine->running[i];
+		uint32_t token = active->tokens[active->length];
+		int32_t slot = slots[view->cu_q[i]];
+
+		active->prefix = rep_prefix_next(active->prefix, token);
+		engine->step_tokens[i] = token;
+		rep_planes_write(&engine->planes, slot / block_tokens, (uint32_t)(slot % block_tokens),
+				 active->prefix, token);
+		active->length++;
+	}
+}
+
+static bool attends(const struct rep_engine *engine)
+{
+	uint32_t every = engine->run->options->attention_every;
+
+	return engine->attention.plane && every && engine->steps % every == 0;
+}
+
+/* Not the step's business: what queries would hold. */
+static void prepare_queries(struct rep_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->running_count; i++)
+		rep_attention_query(&engine->attention, i,
+				    (uint64_t)engine->running[i]->request << 32 | engine->running[i]->length);
+}
+
+static int compare_row(struct rep_engine *engine, const struct kvp_batch_view *view, uint32_t row)
+{
+	const struct rep_active *active = engine->running[row];
+	struct rep_attention_mismatch mismatch;
+	struct rep_event event;
+	int ret = rep_attention_compare(&engine->attention, view, row, &mismatch);
+
+	if (ret < 0)
+		return rep_engine_fail(engine, "reference", ret);
+	rep_stat_add(&engine->stats->compared_rows, 1);
+	if (!ret)
+		return 0;
+	rep_stat_add(&engine->stats->attention_failures, 1);
+	event = (struct rep_event){
+		.kind = REP_EVENT_ATTENTION,
+		.engine = engine->index,
+		.line = engine->run->trace->requests[active->request].line,
+		.reader = kvp_session_id(engine->client),
+		.position = active->length,
+		.offset = mismatch.element,
+		.got_value = mismatch.got,
+		.wanted_value = mismatch.wanted,
+	};
+	return engine->failure_events++ < 16 ? rep_event_send(engine->event_fd, &event) : 0;
+}
+
+static int compare_rows(struct rep_engine *engine, const struct kvp_batch_view *view)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < engine->running_count && !ret; i++)
+		if (engine->attended_rows++ % engine->run->options->compare_every == 0)
+			ret = compare_row(engine, view, i);
+	rep_stat_add(&engine->stats->attention_rows, engine->running_count);
+	return ret;
+}
+
+/* Committed tokens of the batch: what a settle has sent for publishing shows in them. */
+static void committed(const struct rep_engine *engine, uint32_t *out)
+{
+	for (uint32_t i = 0; i < engine->running_count; i++) {
+		struct kvp_seq_info info = {.size = sizeof(info)};
+
+		out[i] = kvp_seq_info(engine->running[i]->seq, &info) ? 0 : info.committed;
+	}
+}
+
+/* A record goes out for every sequence that publishes. */
+static uint64_t records_since(const struct rep_engine *engine, const uint32_t *before)
+{
+	uint32_t now[REP_MAX_BATCH];
+	uint64_t records = 0;
+
+	committed(engine, now);
+	for (uint32_t i = 0; i < engine->running_count; i++)
+		records += now[i] != before[i];
+	return records;
+}
+
+/* Asked for or come since the step before. */
+static bool lease_was_refilled(struct rep_engine *engine)
+{
+	struct kvp_lease_info now = {.size = sizeof(now)};
+	bool refilled;
+
+	if (kvp_lease_info(engine->client, &now))
+		return true;
+	refilled = now.coming != engine->lease.coming || now.blocks > engine->lease.blocks;
+	engine->lease = now;
+	return refilled;
+}
+
+static void account(struct rep_engine *engine, uint64_t records, uint64_t calls)
+{
+	struct rep_stats *stats = engine->stats;
+	bool refilled = lease_was_refilled(engine);
+
+	rep_stat_add(&stats->decode_steps, 1);
+	rep_stat_add(&stats->output_tokens, engine->running_count);
+	if (!engine->changed && !refilled) {
+		rep_stat_add(&stats->steady_steps, 1);
+		rep_stat_add(&stats->steady_records, records);
+		rep_stat_add(&stats->steady_syscalls, calls);
+		if (calls > rep_stat(&stats->worst_syscalls))
+			atomic_store_explicit(&stats->worst_syscalls, calls, memory_order_relaxed);
+	}
+	engine->changed = false;
+	engine->steps++;
+}
+
+/* reserve and begin: what a step costs the host before its work can be launched. */
+static int prepare(struct rep_engine *engine, uint64_t *step, struct kvp_batch_view *view)
+{
+	uint64_t began_ns = kvw_now_ns();
+	int ret;
+
+	rep_syscalls_begin();
+	if (engine->run->options->control_syscall)
+		(void)syscall(SYS_getppid);
+	ret = kvp_batch_reserve(engine->batch, NULL);
+	if (!ret) {
+		*step = kvp_step_next(engine->client, REP_TIMELINE);
+		ret = kvp_batch_begin(engine->batch, NULL, REP_TIMELINE, *step, view);
+	}
+	rep_syscalls_pause();
+	if (!ret)
+		rep_histogram_add(&engine->stats->preparation_ns, kvw_now_ns() - began_ns);
+	rep_syscalls_resume();
+	return ret;
+}
+
+/* Everything that is counted but the preparation. */
+static int work(struct rep_engine *engine, uint64_t step, const struct kvp_batch_view *view)
+{
+	int ret = 0;
+
+	write_rows(engine, view);
+	if (attends(engine))
+		ret = rep_attention_run(&engine->attention, view);
+	kvp_step_done(engine->client, REP_TIMELINE, step);
+	if (ret)
+		return ret;
+	return kvp_batch_settle(engine->batch, NULL, engine->step_tokens, REP_TIMELINE, step);
+}
+
+static int close_finished(struct rep_engine *engine)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < engine->open_count && !ret;) {
+		const struct rep_active *active = engine->open[i];
+
+		if (active->phase == REP_RUNNING && active->length == active->total)
+			ret = rep_admit_close(engine, i, false);
+		else
+			i++;
+	}
+	return ret;
+}
+
+static int step_once(struct rep_engine *engine)
+{
+	struct kvp_batch_view view = {.size = sizeof(view)};
+	uint32_t before[REP_MAX_BATCH];
+	uint64_t step = 0;
+	uint64_t calls;
+	bool attended;
+	int ret;
+
+	attended = attends(engine);
+	if (attended)
+		prepare_queries(engine);
+	committed(engine, before);
+	ret = prepare(engine, &step, &view);
+	if (!ret)
+		ret = work(engine, step, &view);
+	calls = rep_syscalls_end();
+	if (ret == -KVP_ELEASE && !step)
+		return wait_for_lease(engine);
+	if (ret)
+		return rep_engine_fail(engine, "step", ret);
+	if (attended)
+		ret = compare_rows(engine, &view);
+	account(engine, records_since(engine, before), calls);
+	engine->progress_ns = kvw_now_ns();
+	return ret ? ret : close_finished(engine);
+}
+
+int rep_decode(struct rep_engine *engine)
+{
+	int ret = engine->batch_changed ? set_batch(engine) : 0;
+
+	if (ret || !engine->running_count)
+		return ret;
+	return step_once(engine);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool's numbers, by the administration verbs. */
+#include "pool_state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include <kvpool/error.h>
+
+#include "../admin.h"
+#include "../counters.h"
+#include "../text.h"
+#include "ipc/frame.h"
+
+#define SETTLE_POLL_MS 5
+
+static void read_item(const struct kvw_item_POOL_ITEM *item, struct rep_pool_state *out)
+{
+	ctl_safe(item->name, out->name, sizeof(out->name));
+	ctl_safe(item->memory, out->memory, sizeof(out->memory));
+	ctl_safe(item->policy, out->policy, sizeof(out->policy));
+	out->blocks = item->blocks;
+	out->block_tokens = item->block_tokens;
+	out->bytes = item->bytes;
+	out->engines = item->engines;
+	out->leased = item->leased;
+	out->draining = item->draining;
+	out->waiting = item->frozen + item->quarantined;
+	ctl_counters_read(item->counters, out->counters);
+}
+
+/* -KVP_ENOPOOL: none of that name, or no name and several. */
+static int find_item(struct kvw_list pools, const char *name, struct rep_pool_state *out)
+{
+	struct kvw_item_POOL_ITEM item;
+	char item_name[KVW_MAX_NAME_BYTES + 1];
+	uint32_t found = 0;
+
+	while (kvw_list_next(&pools, KVW_ITEM_POOL_ITEM, &item)) {
+		kvw_text_copy(item.name, item_name, sizeof(item_name));
+		if (name && strcmp(item_name, name) != 0)
+			continue;
+		read_item(&item, out);
+		found++;
+	}
+	if (found == 1)
+		return 0;
+	if (name)
+		ctl_complain("the daemon has no pool '%s'", name);
+	else
+		ctl_complain("the daemon has %u pools; name one by --pool", found);
+	return -KVP_ENOPOOL;
+}
+
+static int read_with(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
+{
+	struct kvw_msg_STATUS status = {0};
+	struct kvw_msg_POOLS pools = {0};
+	union kvw_any reply;
+	int ret = ctl_admin_call(admin, KVW_MSG_STATUS, &status, &reply);
+
+	if (ret)
+		return ret;
+	ctl_safe(reply.STATUS_OK.event_loop, out->event_loop, sizeof(out->event_loop));
+	out->longest_turn_us = reply.STATUS_OK.longest_turn_us;
+	ret = ctl_admin_call(admin, KVW_MSG_POOLS, &pools, &reply);
+	return ret ? ret : find_item(reply.POOLS_OK.pools, name, out);
+}
+
+int rep_pool_state_read(const struct ctl_global *global, const char *name, struct rep_pool_state *out)
+{
+	struct rep_pool_state state = {0};
+	struct ctl_admin *admin;
+	int ret = ctl_admin_open(global, &admin);
+
+	if (ret)
+		return ret;
+	ret = read_with(admin, name, &state);
+	ctl_admin_close(admin);
+	if (!ret)
+		*out = state;
+	return ret;
+}
+
+static bool settled(const struct rep_pool_state *state, uint64_t engines)
+{
+	if (state->engines > engines)
+		return false;
+	return state->engines || !(state->leased || state->draining || state->waiting);
+}
+
+int rep_pool_state_settle(const struct ctl_global *global, const char *name, uint64_t engines,
+			  struct rep_pool_state *out)
+{
+	uint64_t deadline_ns = kvw_deadline_ns(global->timeout_ms);
+	struct rep_pool_state state = {0};
+	struct ctl_admin *admin;
+	int ret = ctl_admin_open(global, &admin);
+
+	if (ret)
+		return ret;
+	while (!(ret = read_with(admin, name, &state)) && !settled(&state, engines) &&
+	       kvw_now_ns() < deadline_ns)
+		poll(NULL, 0, SETTLE_POLL_MS);
+	ctl_admin_close(admin);
+	if (!ret)
+		*out = state;
+	return ret;
+}

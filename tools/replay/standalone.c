@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts and stops a kvpoold of the replay's own. */
+#include "standalone.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../ctl.h"
+
+/* Lines of the log that are shown after a failure. */
+#define LOG_SHOWN_BYTES 4096
+
+/* Most arguments of the daemon's command line. */
+#define MAX_ARGS 20
+#define ARG_BYTES 256
+
+/* Where kvpoold lies, from the folder of this program: installed or in the build tree. */
+static const char *const beside[] = {"kvpoold", "../sbin/kvpoold", "../libexec/kvpoold", "../daemon/kvpoold"};
+
+static int own_folder(char *out, size_t capacity)
+{
+	ssize_t length = readlink("/proc/self/exe", out, capacity - 1);
+	char *slash;
+
+	if (length < 0)
+		return -errno;
+	out[length] = '\0';
+	slash = strrchr(out, '/');
+	if (!slash)
+		return -ENOENT;
+	*slash = '\0';
+	return 0;
+}
+
+static bool is_program(const char *path)
+{
+	return access(path, X_OK) == 0;
+}
+
+static int find_beside(char *out, size_t capacity)
+{
+	char folder[PATH_MAX];
+
+	if (own_folder(folder, sizeof(folder)))
+		return -ENOENT;
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+		int length = snprintf(out, capacity, "%s/%s", folder, beside[i]);
+
+		if (length > 0 && (size_t)length < capacity && is_program(out))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+static int find_in_path(char *out, size_t capacity)
+{
+	const char *at = getenv("PATH");
+
+	while (at && *at) {
+		size_t span = strcspn(at, ":");
+		int length = snprintf(out, capacity, "%.*s/kvpoold", (int)span, at);
+
+		if (span && length > 0 && (size_t)length < capacity && is_program(out))
+			return 0;
+		at += span + (at[span] == ':');
+	}
+	return -ENOENT;
+}
+
+int rep_daemon_find(char *out, size_t capacity)
+{
+	const char *given = getenv("KVPOOLD");
+
+	if (given && *given) {
+		int length = snprintf(out, capacity, "%s", given);
+
+		return length > 0 && (size_t)length < capacity && is_program(out) ? 0 : -ENOENT;
+	}
+	return find_beside(out, capacity) && find_in_path(out, capacity) ? -ENOENT : 0;
+}
+
+struct arguments {
+	char text[MAX_ARGS][ARG_BYTES];
+	char *argv[MAX_ARGS + 1];
+	int count;
+};
+
+static void add(struct arguments *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct arguments *args, const char *format, ...)
+{
+	va_list list;
+
+	if (args->count == MAX_ARGS)
+		return;
+	va_start(list, format);
+	vsnprintf(args->text[args->count], ARG_BYTES, format, list);
+	va_end(list);
+	args->argv[args->count] = args->text[args->count];
+	args->argv[++args->count] = NULL;
+}
+
+/* No configuration of the machine's own is read. */
+static void make_arguments(const struct rep_daemon_params *params, const struct rep_daemon *daemon,
+			   int ready_fd, struct arguments *args)
+{
+	memset(args, 0, sizeof(*args));
+	add(args, "kvpoold");
+	add(args, "--config");
+	add(args, "/dev/null");
+	add(args, "--socket");
+	add(args, "%s", daemon->socket);
+	add(args, "--socket-mode");
+	add(args, "0600");
+	add(args, "--event-loop");
+	add(args, "%s", params->event_loop);
+	add(args, "--ready-fd");
+	add(args, "%d", ready_fd);
+	add(args, "--set");
+	add(args, "pool.replay.blocks=%u", params->blocks);
+	add(args, "--set");
+	add(args, "pool.replay.block_tokens=%u", params->block_tokens);
+	add(args, "--set");
+	add(args, "pool.replay.planes=%s", params->planes);
+	add(args, "--set");
+	add(args, "pool.replay.policy=%s", params->policy);
+}
+
+/* In the child. The daemon ends when this program does, even by a kill. */
+static void exec_daemon(const char *program, const struct rep_daemon_params *params,
+			const struct rep_daemon *daemon, int ready_fd)
+{
+	struct arguments args;
+	int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	/* Not in this program's group: an interrupt of the terminal ends the engines first. */
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
+		_exit(127);
+	if (fcntl(ready_fd, F_SETFD, 0))
+		_exit(127);
+	make_arguments(params, daemon, ready_fd, &args);
+	execv(program, args.argv);
+	dprintf(STDERR_FILENO, "cannot run '%s': %s\n", program, strerror(errno));
+	_exit(127);
+}
+
+static int make_folder(struct rep_daemon *daemon)
+{
+	const char *base = getenv("XDG_RUNTIME_DIR");
+
+	if (!base || !*base)
+		base = getenv("TMPDIR");
+	if (!base || !*base || strlen(base) > 40)
+		base = "/tmp";
+	snprintf(daemon->folder, sizeof(daemon->folder), "%.40s/kvpoolctl-XXXXXX", base);
+	if (!mkdtemp(daemon->folder))
+		return -errno;
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s/socket", daemon->folder);
+	snprintf(daemon->log, sizeof(daemon->log), "%s/log", daemon->folder);
+	return 0;
+}
+
+static void remove_folder(const struct rep_daemon *daemon)
+{
+	unlink(daemon->socket);
+	unlink(daemon->log);
+	rmdir(daemon->folder);
+}
+
+/* The end of the daemon's log, which is why it failed. */
+static void show_log(const struct rep_daemon *daemon)
+{
+	char text[LOG_SHOWN_BYTES + 1];
+	FILE *file = fopen(daemon->log, "re");
+	size_t length;
+
+	if (!file)
+		return;
+	if (fseek(file, -LOG_SHOWN_BYTES, SEEK_END))
+		rewind(file);
+	length = fread(text, 1, LOG_SHOWN_BYTES, file);
+	text[length] = '\0';
+	fclose(file);
+	fprintf(stderr, "kvpoolctl: kvpoold said:\n%s", text);
+}
+
+/* "ready", or the end of the file when the daemon has ended. */
+static int wait_ready(int fd, int timeout_ms)
+{
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
+	char byte;
+	int ready;
+
+	do {
+		ready = poll(&entry, 1, timeout_ms);
+	} while (ready < 0 && errno == EINTR);
+	if (ready == 0)
+		return -ETIMEDOUT;
+	return read(fd, &byte, 1) == 1 ? 0 : -EPIPE;
+}
+
+static int ready_timeout_ms(const struct rep_daemon_params *params)
+{
+	uint64_t ms = params->timeout_ms * (1 + params->pool_bytes / 1000000000);
+
+	return ms < INT_MAX ? (int)ms : INT_MAX;
+}
+
+static int spawn(const char *program, const struct rep_daemon_params *params, struct rep_daemon *daemon)
+{
+	int fds[2];
+	int ret;
+
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	fflush(NULL);
+	daemon->pid = fork();
+	if (daemon->pid == 0)
+		exec_daemon(program, params, daemon, fds[1]);
+	close(fds[1]);
+	ret = daemon->pid < 0 ? -errno : wait_ready(fds[0], ready_timeout_ms(params));
+	close(fds[0]);
+	return ret;
+}
+
+int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *out)
+{
+	struct rep_daemon daemon = {.pid = -1};
+	char program[PATH_MAX];
+	int ret = rep_daemon_find(program, sizeof(program));
+
+	if (ret) {
+		ctl_complain(
+			"cannot find kvpoold: not beside kvpoolctl, not in $PATH; set $KVPOOLD to its path");
+		return ret;
+	}
+	ret = make_folder(&daemon);
+	if (ret) {
+		ctl_complain("cannot make '%s': %s", daemon.folder, strerror(-ret));
+		return ret;
+	}
+	ret = spawn(program, params, &daemon);
+	if (!ret) {
+		*out = daemon;
+		return 0;
+	}
+	ctl_complain("'%s' did not come up: %s", program,
+		     ret == -ETIMEDOUT ? "not ready in time"
+		     : ret == -EPIPE   ? "it ended"
+				       : strerror(-ret));
+	show_log(&daemon);
+	if (daemon.pid > 0) {
+		kill(daemon.pid, SIGKILL);
+		waitpid(daemon.pid, NULL, 0);
+	}
+	remove_folder(&daemon);
+	return ret;
+}
+
+/* Whether the process ends within timeout_ms; it stays to be reaped. */
+static bool ends_within(pid_t pid, uint32_t timeout_ms)
+{
+	struct pollfd entry = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	int ready;
+
+	if (entry.fd < 0)
+		return false;
+	do {
+		ready = poll(&entry, 1, (int)timeout_ms);
+	} while (ready < 0 && errno == EINTR);
+	close(entry.fd);
+	return ready == 1;
+}
+
+int rep_daemon_stop(struct rep_daemon *daemon, uint32_t timeout_ms)
+{
+	int status = 0;
+	bool in_time;
+
+	kill(daemon->pid, SIGTERM);
+	in_time = ends_within(daemon->pid, timeout_ms);
+	if (!in_time)
+		kill(daemon->pid, SIGKILL);
+	while (waitpid(daemon->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!in_time)
+		ctl_complain("kvpoold did not end within %u ms after TERM and was killed", timeout_ms);
+	else if (WIFSIGNALED(status))
+		ctl_complain("kvpoold was ended by signal %d (%s)", WTERMSIG(status),
+			     strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status))
+		ctl_complain("kvpoold ended with code %d", WEXITSTATUS(status));
+	if (status)
+		show_log(daemon);
+	remove_folder(daemon);
+	return status ? -EIO : 0;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads traces: zlib opens plain and compressed files alike, jansson reads the lines. */
+#include "trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+void rep_trace_free(struct rep_trace *trace)
+{
+	free(trace->requests);
+	free(trace->ids);
+	memset(trace, 0, sizeof(*trace));
+}
+
+static int reserve(struct rep_trace *trace, size_t ids)
+{
+	if (trace->count == trace->capacity) {
+		uint32_t capacity = trace->capacity ? 2 * trace->capacity : 1024;
+		struct rep_request *requests = reallocarray(trace->requests, capacity, sizeof(*requests));
+
+		if (!requests)
+			return -ENOMEM;
+		trace->requests = requests;
+		trace->capacity = capacity;
+	}
+	if (trace->id_count + ids > trace->id_capacity) {
+		uint64_t capacity = 2 * (trace->id_count + ids);
+		uint64_t *grown = reallocarray(trace->ids, capacity, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		trace->ids = grown;
+		trace->id_capacity = capacity;
+	}
+	return 0;
+}
+
+/*
+ * A whole number from 0 to max; a real one is cut, because some traces have times in fractions of a
+ * millisecond.
+ */
+static int read_number(const json_t *object, const char *name, uint64_t max, bool real, uint64_t *out,
+		       char *error, size_t capacity)
+{
+	const json_t *value = json_object_get(object, name);
+	double number = json_number_value(value);
+
+	if (!value) {
+		snprintf(error, capacity, "'%s' is missing", name);
+	} else if (!json_is_integer(value) && !(real && json_is_real(value))) {
+		snprintf(error, capacity, "'%s' is no %snumber", name, real ? "" : "whole ");
+	} else if (number < 0 || number > (double)max) {
+		snprintf(error, capacity, "'%s' is %.0f, but must be 0 to %" PRIu64, name, number, max);
+	} else {
+		*out = json_is_integer(value) ? (uint64_t)json_integer_value(value) : (uint64_t)number;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int read_ids(struct rep_trace *trace, const json_t *ids, char *error, size_t capacity)
+{
+	size_t index;
+	json_t *id;
+
+	json_array_foreach(ids, index, id)
+	{
+		if (!json_is_integer(id) || json_integer_value(id) < 0) {
+			snprintf(error, capacity, "'hash_ids' entry %zu is no whole number from 0", index);
+			return -EINVAL;
+		}
+		trace->ids[trace->id_count + index] = (uint64_t)json_integer_value(id);
+	}
+	return 0;
+}
+
+static int read_lengths(const json_t *object, struct rep_request *request, char *error, size_t capacity)
+{
+	uint64_t input;
+	uint64_t output;
+	int ret = read_number(object, "timestamp", INT64_MAX / 2, true, &request->timestamp_ms, error,
+			      capacity);
+
+	if (!ret)
+		ret = read_number(object, "input_length", REP_MAX_TOKENS, false, &input, error, capacity);
+	if (!ret)
+		ret = read_number(object, "output_length", REP_MAX_TOKENS, false, &output, error, capacity);
+	if (ret)
+		return ret;
+	request->input_length = (uint32_t)input;
+	request->output_length = (uint32_t)output;
+	if (input)
+		return 0;
+	snprintf(error, capacity, "'input_length' is 0: a prompt has at least one token");
+	return -EINVAL;
+}
+
+static int read_request(struct rep_trace *trace, const json_t *object, uint32_t line, char *error,
+			size_t capacity)
+{
+	const json_t *ids = json_object_get(object, "hash_ids");
+	struct rep_request request = {.line = line, .first_id = trace->id_count};
+	int ret = read_lengths(object, &request, error, capacity);
+
+	if (ret)
+		return ret;
+	if (!json_is_array(ids) || json_array_size(ids) > REP_MAX_IDS) {
+		snprintf(error, capacity, "'hash_ids' is no array of at most %u numbers", REP_MAX_IDS);
+		return -EINVAL;
+	}
+	ret = reserve(trace, json_array_size(ids));
+	if (ret)
+		snprintf(error, capacity, "out of memory");
+	else
+		ret = read_ids(trace, ids, error, capacity);
+	if (ret)
+		return ret;
+	request.id_count = (uint32_t)json_array_size(ids);
+	trace->id_count += request.id_count;
+	trace->requests[trace->count++] = request;
+	return 0;
+}
+
+int rep_trace_line(struct rep_trace *trace, const char *text, size_t length, uint32_t line, char *error,
+		   size_t capacity)
+{
+	json_error_t problem;
+	json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+	int ret = -EINVAL;
+
+	if (!object)
+		snprintf(error, capacity, "not JSON: %.120s", problem.text);
+	else if (!json_is_object(object))
+		snprintf(error, capacity, "no JSON object");
+	else if (trace->count >= REP_MAX_REQUESTS)
+		snprintf(error, capacity, "more than %u requests", REP_MAX_REQUESTS);
+	else
+		ret = read_request(trace, object, line, error, capacity);
+	json_decref(object);
+	return ret;
+}
+
+/* The last block may be partial, or, in traces of whole blocks, left out. */
+static bool fits(const struct rep_request *request, uint32_t block_tokens)
+{
+	uint32_t whole = request->input_length / block_tokens;
+
+	return request->id_count == whole ||
+	       (request->input_length % block_tokens && request->id_count == whole + 1);
+}
+
+static const struct rep_request *first_misfit(const struct rep_trace *trace, uint32_t block_tokens)
+{
+	for (uint32_t i = 0; i < trace->count; i++)
+		if (!fits(&trace->requests[i], block_tokens))
+			return &trace->requests[i];
+	return NULL;
+}
+
+/* REP_TRACE_BLOCK_TOKENS first: short requests fit several sizes. */
+static uint32_t usual_size(const struct rep_trace *trace)
+{
+	static const uint32_t sizes[] = {REP_TRACE_BLOCK_TOKENS, 16, 32, 64, 128, 256, 1024, 2048};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (!first_misfit(trace, sizes[i]))
+			return sizes[i];
+	return REP_TRACE_BLOCK_TOKENS;
+}
+
+int rep_trace_settle(struct rep_trace *trace, uint32_t block_tokens, uint32_t *line, char *error,
+		     size_t capacity)
+{
+	const struct rep_request *misfit;
+
+	trace->block_tokens = block_tokens ? block_tokens : usual_size(trace);
+	misfit = first_misfit(trace, trace->block_tokens);
+	if (!misfit)
+		return 0;
+	*line = misfit->line;
+	snprintf(error, capacity,
+		 "%u hash_ids do not fit %u tokens in trace blocks of %u; give --trace-block-tokens",
+		 misfit->id_count, misfit->input_length, trace->block_tokens);
+	return -EINVAL;
+}
+
+/*
+ * One line without its end; 1, 0 at the end of the file, or an error. *line grows as needed, to
+ * REP_MAX_LINE_BYTES.
+ */
+static int read_line(gzFile file, char **line, size_t *capacity, size_t *length)
+{
+	*length = 0;
+	for (;;) {
+		if (*capacity - *length < 2) {
+			char *grown;
+
+			if (*capacity >= REP_MAX_LINE_BYTES)
+				return -EFBIG;
+			grown = realloc(*line, 2 * *capacity);
+			if (!grown)
+				return -ENOMEM;
+			*line = grown;
+			*capacity *= 2;
+		}
+		if (!gzgets(file, *line + *length, (int)(*capacity - *length)))
+			return *length ? 1 : 0;
+		*length += strlen(*line + *length);
+		if (*length && (*line)[*length - 1] == '\n') {
+			--*length;
+			return 1;
+		}
+	}
+}
+
+static bool is_blank(const char *text, size_t length)
+{
+	return strspn(text, " \t\r") >= length;
+}
+
+static int read_lines(gzFile file, uint32_t max_requests, struct rep_trace *trace, uint32_t *line,
+		      char *error, size_t capacity)
+{
+	size_t text_capacity = 65536;
+	size_t length;
+	char *text = malloc(text_capacity);
+	int ret = text ? 1 : -ENOMEM;
+
+	while (ret > 0 && (!max_requests || trace->count < max_requests)) {
+		++*line;
+		ret = read_line(file, &text, &text_capacity, &length);
+		if (ret <= 0 || is_blank(text, length))
+			continue;
+		ret = rep_trace_line(trace, text, length, *line, error, capacity);
+		ret = ret ? ret : 1;
+	}
+	free(text);
+	if (ret == -EFBIG)
+		snprintf(error, capacity, "longer than %u bytes", REP_MAX_LINE_BYTES);
+	else if (ret == -ENOMEM)
+		snprintf(error, capacity, "out of memory");
+	return ret < 0 ? ret : 0;
+}
+
+/* A cut or damaged .gz reads like an early end. */
+static int check_end(gzFile file, char *error, size_t capacity)
+{
+	int code;
+	const char *text = gzerror(file, &code);
+
+	if (code == Z_OK || code == Z_STREAM_END)
+		return 0;
+	snprintf(error, capacity, "%s", code == Z_ERRNO ? strerror(errno) : text);
+	return -EIO;
+}
+
+int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *out,
+		   char *error, size_t capacity)
+{
+	struct rep_trace trace = {0};
+	uint32_t line = 0;
+	char why[256] = "";
+	gzFile file = gzopen(path, "rbe");
+	int ret;
+
+	if (!file) {
+		ret = errno ? -errno : -ENOMEM;
+		snprintf(error, capacity, "cannot read '%s': %s", path, strerror(-ret));
+		return ret;
+	}
+	ret = read_lines(file, max_requests, &trace, &line, why, sizeof(why));
+	if (!ret)
+		ret = check_end(file, why, sizeof(why));
+	if (!ret && !trace.count) {
+		ret = -EINVAL;
+		snprintf(why, sizeof(why), "no request in it");
+	}
+	if (!ret)
+		ret = rep_trace_settle(&trace, block_tokens, &line, why, sizeof(why));
+	gzclose_r(file);
+	if (ret) {
+		snprintf(error, capacity, "%s:%u: %s", path, line, why);
+		rep_trace_free(&trace);
+		return ret;
+	}
+	*out = trace;
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvpoolctl flush: frees what nobody references, and says what is left. */
+#include <stdio.h>
+
+#include "admin.h"
+#include "json.h"
+#include "text.h"
+
+static int print(const struct kvw_msg_FLUSH_OK *flush, bool json)
+{
+	char text[3][CTL_TEXT_BYTES];
+	json_t *root;
+
+	if (!json) {
+		printf("%s blocks freed, %s still referenced, %s still being written\n",
+		       ctl_number(flush->freed, text[0], sizeof(text[0])),
+		       ctl_number(flush->still_referenced, text[1], sizeof(text[1])),
+		       ctl_number(flush->pending, text[2], sizeof(text[2])));
+		return CTL_OK;
+	}
+	root = json_object();
+	ctl_json_u64(root, "freed", flush->freed);
+	ctl_json_u64(root, "still_referenced", flush->still_referenced);
+	ctl_json_u64(root, "pending", flush->pending);
+	return ctl_json_print(root);
+}
+
+static int run(const void *options, char *const *operands, uint32_t operand_count)
+{
+	const struct ctl_global *global = options;
+	struct kvw_msg_FLUSH request = {.pool = kvw_text_of(operand_count ? operands[0] : "")};
+	struct ctl_admin *admin;
+	union kvw_any reply;
+	int code;
+
+	if (ctl_admin_ask(global, KVW_MSG_FLUSH, &request, &admin, &reply))
+		return CTL_DAEMON;
+	code = print(&reply.FLUSH_OK, global->json);
+	ctl_admin_close(admin);
+	return code;
+}
+
+const struct ctl_verb ctl_verb_flush = {
+	.name = "flush",
+	.operands = "[POOL]",
+	.summary = "Free every unreferenced cached block; tell what is still referenced",
+	.max_operands = 1,
+	.options_bytes = sizeof(struct ctl_global),
+	.run = run,
+};
