@@ -17,7 +17,7 @@
 #define MAX_MESSAGE_BYTES (1u << 20)
 /* More descriptors than one process can have by default (fs.nr_open). */
 #define MAX_WATCHES (1u << 20)
-/* About 35 years: beyond it a wait is for ever, so that no sum with the clock overflows the kernel's 64-bit ns. */
+/* About 35 years: beyond it a wait is for ever, so that no sum with the clock overflows 64 bits of ns. */
 #define FOREVER_US (UINT64_C(1) << 50)
 
 static const struct kvd_loop_lane lanes[] = {
@@ -244,7 +244,6 @@ int kvd_loop_watch(struct kvd_loop *loop, int fd, kvd_ready_fn on_ready, void *a
 void kvd_loop_forget(struct kvd_loop *loop, struct kvd_watch *watch)
 {
 	watch->forgotten = true;
-	watch->paused = false;
 	loop->live--;
 	if (watch->armed)
 		loop->lane->ops->disarm(loop, watch);

@@ -52,13 +52,22 @@ void kvd_loop_close(struct kvd_loop *loop);
 /* "io_uring", "io_uring_plain" or "epoll". */
 const char *kvd_loop_name(const struct kvd_loop *loop);
 
-/* Accepts on listening socket `fd` until forgotten. EMFILE and the like pause it for 100 ms; it never ends by itself. */
-int kvd_loop_listen(struct kvd_loop *loop, int fd, kvd_accept_fn on_accept, void *arg, struct kvd_watch **out);
+/*
+ * Accepts on listening socket `fd` until forgotten. EMFILE and the like pause it for 100 ms;
+ * it never ends by itself. Returns, as the next two, 0 or a negative errno; -ENOSPC:
+ * max_watches are registered.
+ */
+int kvd_loop_listen(struct kvd_loop *loop, int fd, kvd_accept_fn on_accept, void *arg,
+		    struct kvd_watch **out);
 /* Receives messages of connected SEQPACKET socket `fd` until end of file, an error, or forgotten. */
-int kvd_loop_receive(struct kvd_loop *loop, int fd, kvd_message_fn on_message, void *arg, struct kvd_watch **out);
+int kvd_loop_receive(struct kvd_loop *loop, int fd, kvd_message_fn on_message, void *arg,
+		     struct kvd_watch **out);
 /* Watches `fd` (pidfd, eventfd, pipe) for readability. */
 int kvd_loop_watch(struct kvd_loop *loop, int fd, kvd_ready_fn on_ready, void *arg, struct kvd_watch **out);
-/* Ends a watch. After it returns its callback is never called again, also from within a callback; `fd` may be closed. */
+/*
+ * Ends a watch, also from within a callback. After it returns its callback is never called
+ * again, and `fd` may be closed; not before.
+ */
 void kvd_loop_forget(struct kvd_loop *loop, struct kvd_watch *watch);
 
 /*

@@ -196,7 +196,7 @@ static int wait_for_events(struct kvd_epoll *loop, struct epoll_event *events, u
 
 	if (!loop->coarse) {
 		count = wait_finely(loop, events, wait_us);
-		/* Kernels before 5.11 lack it; some containers' filters answer EPERM to what they don't know. */
+		/* Kernels before 5.11 lack it; some filters answer EPERM to what they don't know. */
 		loop->coarse = count < 0 && (errno == ENOSYS || errno == EPERM);
 	}
 	if (loop->coarse)

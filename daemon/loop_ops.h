@@ -53,9 +53,12 @@ struct kvd_loop_ops {
 	void (*close)(struct kvd_loop *loop);
 	/* Lets the kernel report on `watch`; also after a pause. */
 	int (*arm)(struct kvd_loop *loop, struct kvd_watch *watch);
-	/* Undoes arm(). Leaves `armed` set when completions are still to come; the backend then releases the slot. */
+	/*
+	 * Undoes arm(). Leaves `armed` set when completions are still to come; with the last
+	 * one the backend releases a forgotten watch.
+	 */
 	void (*disarm)(struct kvd_loop *loop, struct kvd_watch *watch);
-	/* Waits and delivers once; callbacks, -EINTR or another negative errno. May return 0 before `wait_us` passed. */
+	/* Waits and delivers once; callbacks, or a negative errno. May return 0 before `wait_us` passed. */
 	int (*turn)(struct kvd_loop *loop, uint64_t wait_us);
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The event loop on io_uring: multishot accept, multishot receive into a ring of shared
- * buffers, multishot poll, one system call a turn.
+ * buffers, multishot poll: while no request is made or ends, a turn is one system call.
  *
  * Requests outlive what asked for them: closing a descriptor does not end them, and a
  * cancelled one still completes. So a watch keeps its slot until its last completion
@@ -23,7 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Small: rings count against RLIMIT_MEMLOCK of the user, not of the process. More requests take more submits. */
+/* Small: rings count against RLIMIT_MEMLOCK, per user. More requests at once take more submissions. */
 #define SQ_ENTRIES 64u
 #define MAX_CANCELS 16u
 /* close() waits so long for a last completion, so often. */
@@ -380,7 +380,11 @@ static int complete(struct kvd_uring *loop, const struct io_uring_cqe *cqe)
 	return callbacks;
 }
 
-/* Submits what is prepared, and waits when nothing has completed yet. Returns 0 or a negative errno. */
+/*
+ * Submits what is prepared; when nothing is, and nothing has completed, waits. Never both:
+ * a signal would go unseen, since the call then tells only of the submission.
+ * Returns 0 or a negative errno.
+ */
 static int enter(struct kvd_uring *loop, uint64_t wait_us)
 {
 	struct __kernel_timespec wait = {.tv_sec = (long long)(wait_us / 1000000u),
@@ -388,7 +392,7 @@ static int enter(struct kvd_uring *loop, uint64_t wait_us)
 	struct io_uring_cqe *cqe;
 	int ret;
 
-	if (wait_us == 0 || io_uring_cq_ready(&loop->ring))
+	if (wait_us == 0 || io_uring_sq_ready(&loop->ring) || io_uring_cq_ready(&loop->ring))
 		ret = io_uring_submit_and_get_events(&loop->ring);
 	else
 		ret = io_uring_submit_and_wait_timeout(&loop->ring, &cqe, 1,

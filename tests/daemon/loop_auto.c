@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,12 +52,12 @@ static int use_epoll(struct kvd_loop *loop)
 	return 0;
 }
 
-static int check_filtered(int error)
+/* In the child, under the filter. */
+static int check_fallback(int error)
 {
 	struct kvd_loop *loop = NULL;
 	int fds = kvt_count_fds();
 
-	EXPECT(kvt_forbid_io_uring(error) == 0);
 	EXPECT(open_loop(KVD_LOOP_IO_URING, &loop) == -error);
 	EXPECT(open_loop(KVD_LOOP_IO_URING_PLAIN, &loop) == -error);
 	EXPECT(!loop);
@@ -67,14 +68,18 @@ static int check_filtered(int error)
 	return 0;
 }
 
-static void assert_falls_back(int error)
+/* `number` 0: all of io_uring. */
+static void assert_falls_back(long number, int error)
 {
 	pid_t child = fork();
 	int status;
 
 	assert_true(child >= 0);
-	if (!child)
-		_exit(check_filtered(error));
+	if (!child) {
+		if ((number ? kvt_forbid_syscall(number, error) : kvt_forbid_io_uring(error)) < 0)
+			_exit(255);
+		_exit(check_fallback(error));
+	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
@@ -86,7 +91,15 @@ static void auto_takes_epoll_where_io_uring_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-		assert_falls_back(errors[i]);
+		assert_falls_back(0, errors[i]);
+}
+
+/* The ring is granted, its use is not. */
+static void auto_takes_epoll_where_only_the_use_of_a_ring_is_refused(void **state)
+{
+	(void)state;
+	assert_falls_back(SYS_io_uring_enter, EPERM);
+	assert_falls_back(SYS_io_uring_register, EPERM);
 }
 
 static void auto_takes_the_first_that_is_granted(void **state)
@@ -109,6 +122,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(auto_takes_the_first_that_is_granted),
 		cmocka_unit_test(auto_takes_epoll_where_io_uring_is_refused),
+		cmocka_unit_test(auto_takes_epoll_where_only_the_use_of_a_ring_is_refused),
 	};
 
 	kvt_watchdog(60);

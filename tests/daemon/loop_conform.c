@@ -225,6 +225,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	kvd_loop_close(loop);
-	ret = run_message_tests() + run_watch_tests() + run_forget_tests() + run_limit_tests();
+	ret = run_message_tests() + run_watch_tests() + run_forget_tests() + run_limit_tests() +
+	      run_storm_tests();
 	return ret ? 1 : 0;
 }

@@ -16,7 +16,7 @@
 /* Opens the backend under test. */
 int conform_open(uint32_t max_watches, struct kvd_loop **out);
 
-/* Setup and teardown of every test: *state is an open loop of 512 watches; no descriptor may be left behind. */
+/* Around every test: *state is an open loop of 512 watches; no descriptor may be left behind. */
 int conform_setup(void **state);
 int conform_teardown(void **state);
 #define CONFORM_TEST(name) cmocka_unit_test_setup_teardown(name, conform_setup, conform_teardown)
@@ -75,5 +75,6 @@ int run_message_tests(void);
 int run_watch_tests(void);
 int run_forget_tests(void);
 int run_limit_tests(void);
+int run_storm_tests(void);
 
 #endif

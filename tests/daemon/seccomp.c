@@ -19,15 +19,13 @@
 #error "name the AUDIT_ARCH of this machine"
 #endif
 
-int kvt_forbid_io_uring(int error)
+int kvt_forbid_syscall(long number, int error)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 5),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_register, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA)),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -39,4 +37,14 @@ int kvt_forbid_io_uring(int error)
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 		return -errno;
 	return 0;
+}
+
+int kvt_forbid_io_uring(int error)
+{
+	const long numbers[] = {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register};
+	int ret = 0;
+
+	for (int i = 0; i < 3 && ret == 0; i++)
+		ret = kvt_forbid_syscall(numbers[i], error);
+	return ret;
 }
