@@ -170,6 +170,9 @@ KVP_API uint64_t kvp_step_reached(const struct kvp_client *client, uint32_t time
 #define KVP_EXTRA_SALT 1u
 #define KVP_EXTRA_ADAPTER 2u
 #define KVP_EXTRA_MULTIMODAL 3u
+/* Of one request. Longer things go in as a digest. */
+#define KVP_MAX_EXTRAS 16u
+#define KVP_MAX_EXTRA_BYTES 1024u
 struct kvp_extra_key {
 	uint32_t domain; /* KVP_EXTRA_* */
 	uint32_t length;
@@ -252,7 +255,10 @@ KVP_API KVP_MUST_CHECK int kvp_seq_ready(const struct kvp_seq *seq);
 KVP_API KVP_MUST_CHECK int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens);
 /* The same from the pool, for the chunks of a prefill; waits for the daemon. All or nothing. */
 KVP_API KVP_MUST_CHECK int kvp_seq_extend(struct kvp_seq *seq, uint32_t tokens, uint32_t timeout_ms);
-/* The next `tokens` go to step `step`: staged grows. -KVP_ESTATE when not reserved. */
+/*
+ * The next `tokens` go to step `step`: staged grows. -KVP_ESTATE when not reserved, or when a step of the sequence still runs on
+ * another timeline: what uses a sequence must end in one order.
+ */
 KVP_API KVP_MUST_CHECK int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step);
 /*
  * The outcome: of the tokens staged and not settled, the first `accepted` stand (tokens[accepted] are their ids; NULL for prompt
@@ -264,7 +270,11 @@ KVP_API KVP_MUST_CHECK int kvp_seq_settle(struct kvp_seq *seq, uint32_t accepted
 /* The same for an engine with hashes of its own: hashes[] of the blocks that become full by it. */
 KVP_API KVP_MUST_CHECK int kvp_seq_settle_hashed(struct kvp_seq *seq, uint32_t accepted, const uint8_t *hashes,
 						 uint32_t hash_count, int last, uint32_t timeline, uint64_t step);
-/* Cuts the sequence to `tokens` (<= settled). Below a published block the reference is dropped and a fresh block leased (-KVP_ELEASE when there is none). */
+/*
+ * Cuts the sequence to `tokens` (<= settled); staged becomes the same, blocks behind are given up. A published block is immutable: when the cut
+ * goes through one, its reference is dropped, settled becomes the block's beginning (kvp_seq_info()), and a fresh block is leased in its
+ * place, for the caller to write again from there (-KVP_ELEASE when there is none). -KVP_EBACKLOG: the ring is full. Both change nothing.
+ */
 KVP_API KVP_MUST_CHECK int kvp_seq_truncate(struct kvp_seq *seq, uint32_t tokens);
 /* A second sequence with the same tokens up to the last full block; waits for the daemon. */
 KVP_API KVP_MUST_CHECK int kvp_seq_fork(struct kvp_seq *seq, uint32_t timeout_ms, struct kvp_seq **out);
@@ -344,7 +354,10 @@ KVP_API KVP_MUST_CHECK int kvp_batch_reserve(struct kvp_batch *batch, const uint
  */
 KVP_API KVP_MUST_CHECK int kvp_batch_begin(struct kvp_batch *batch, const uint32_t *tokens, uint32_t timeline,
 					   uint64_t step, struct kvp_batch_view *out);
-/* kvp_seq_settle() for every sequence of the batch: accepted[i] (NULL: 1 each); ids of all accepted tokens end to end. */
+/*
+ * kvp_seq_settle() for every sequence of the batch, all or none: accepted[i] (NULL: 1 each); ids of all accepted tokens end to end (NULL as there).
+ * The staged rest of a sequence is cut when (timeline, step) is the last step that it was staged for.
+ */
 KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint32_t *accepted, const uint32_t *tokens,
 					    uint32_t timeline, uint64_t step);
 

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A batch's life and membership.
+ */
+#include "batch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch_arrays.h"
+#include "batch_layout.h"
+#include "client.h"
+#include "error.h"
+#include "mirror.h"
+#include "params.h"
+#include "rows.h"
+
+static int check_limit(const char *name, uint32_t value, uint32_t max)
+{
+	if (value > max)
+		return kvc_fail(KVP_ELIMIT, "kvp_batch_params.%s is %u, attach allows %u", name, value, max);
+	return 0;
+}
+
+static void set_default(uint32_t *field, uint32_t value)
+{
+	if (!*field)
+		*field = value;
+}
+
+static int check_params(const struct kvp_client *client, struct kvp_batch_params *params)
+{
+	const struct kvc_engine *engine = client->engine;
+	uint64_t slots_end = (uint64_t)client->pool->geometry.blocks * engine->block_tokens;
+	int ret;
+
+	set_default(&params->max_seqs, engine->max_seqs);
+	set_default(&params->max_tokens, engine->batch_tokens);
+	set_default(&params->width, engine->tables_params.row_blocks);
+	set_default(&params->valid_tokens, engine->block_tokens);
+	set_default(&params->slot_bytes, sizeof(int32_t));
+	ret = check_limit("max_seqs", params->max_seqs, engine->max_seqs);
+	if (!ret)
+		ret = check_limit("max_tokens", params->max_tokens, engine->batch_tokens);
+	if (!ret)
+		ret = check_limit("width", params->width, engine->tables_params.row_blocks);
+	if (!ret)
+		ret = check_limit("pad_rows", params->pad_rows, params->max_seqs);
+	if (ret)
+		return ret;
+	if (params->slot_bytes != 4 && params->slot_bytes != 8)
+		return kvc_fail(EINVAL, "kvp_batch_params.slot_bytes is %u: 4 or 8", params->slot_bytes);
+	if (params->slot_bytes == 4 && slots_end > INT32_MAX)
+		return kvc_fail(KVP_ELIMIT,
+				"slots up to %llu do not fit 4 bytes: set kvp_batch_params.slot_bytes to 8",
+				(unsigned long long)slots_end);
+	if (params->valid_tokens > INT32_MAX)
+		return kvc_fail(EINVAL, "kvp_batch_params.valid_tokens is %u, above %d", params->valid_tokens,
+				INT32_MAX);
+	if (params->pad_table > KVP_PAD_SINK)
+		return kvc_fail(EINVAL, "kvp_batch_params.pad_table is %u: KVP_PAD_*", params->pad_table);
+	return 0;
+}
+
+/* Hands out arrays of one allocation; the first round, without memory, only counts. */
+struct carver {
+	uint8_t *memory;
+	size_t used;
+};
+
+static void *carve(struct carver *carver, size_t count, size_t element_bytes)
+{
+	size_t at = carver->used;
+
+	carver->used += (count * element_bytes + 63) & ~(size_t)63;
+	return carver->memory ? carver->memory + at : NULL;
+}
+
+static void carve_positions(struct carver *carver, uint32_t n, struct kvc_positions *out)
+{
+	out->stamp = carve(carver, n, sizeof(*out->stamp));
+	out->blocks = carve(carver, n, sizeof(*out->blocks));
+	out->pages = carve(carver, n, sizeof(*out->pages));
+}
+
+static void carve_all(struct carver *carver, struct kvp_batch *batch)
+{
+	uint32_t n = batch->max_seqs;
+	uint32_t i;
+
+	batch->seqs = carve(carver, n, sizeof(struct kvp_seq *));
+	carve_positions(carver, n, &batch->now);
+	batch->kv = carve(carver, n, sizeof(*batch->kv));
+	batch->changed = carve(carver, n, sizeof(*batch->changed));
+	batch->filled = carve(carver, n, sizeof(*batch->filled));
+	for (i = 0; i < batch->slots; i++) {
+		carve_positions(carver, n, &batch->slot[i].had);
+		batch->slot[i].page_start = carve(carver, (size_t)n + 1, sizeof(uint32_t));
+	}
+}
+
+static int allocate(struct kvp_batch *batch)
+{
+	struct carver carver = {0};
+
+	carve_all(&carver, batch);
+	batch->memory = aligned_alloc(64, carver.used);
+	if (!batch->memory)
+		return kvc_fail_plain(ENOMEM, "a batch's arrays");
+	memset(batch->memory, 0, carver.used);
+	carver = (struct carver){.memory = batch->memory};
+	carve_all(&carver, batch);
+	return 0;
+}
+
+static void place_slots(struct kvp_batch *batch)
+{
+	const struct kvp_client *client = batch->client;
+	const struct kvc_engine *engine = client->engine;
+	struct kvc_batch_layout layout;
+	uint32_t i;
+
+	kvc_batch_layout(batch->max_seqs, batch->max_tokens, batch->width, batch->slot_bytes, &layout);
+	for (i = 0; i < batch->slots; i++) {
+		uint8_t *base =
+			kvc_tables_at(client, engine->tables.slots, i, engine->tables_params.slot_bytes);
+		struct kvc_slot *slot = &batch->slot[i];
+
+		slot->block_table = (int32_t *)(void *)(base + layout.block_table);
+		slot->page_list = (int32_t *)(void *)(base + layout.page_list);
+		slot->slot_mapping = base + layout.slot_mapping;
+		slot->n_valid = (int32_t *)(void *)(base + layout.n_valid);
+		slot->kv_lens = (int32_t *)(void *)(base + layout.kv_lens);
+		slot->qo_lens = (int32_t *)(void *)(base + layout.qo_lens);
+		slot->qo_offset = (int32_t *)(void *)(base + layout.qo_offset);
+		slot->cu_q = (int32_t *)(void *)(base + layout.cu_q);
+		slot->cu_kv = (int32_t *)(void *)(base + layout.cu_kv);
+		slot->page_indptr = (int32_t *)(void *)(base + layout.page_indptr);
+		kvc_arrays_reset(batch, slot);
+	}
+}
+
+static int32_t pad_id(const struct kvc_engine *engine, uint32_t pad)
+{
+	return pad == KVP_PAD_MINUS ? -1 : pad == KVP_PAD_SINK ? engine->sink : 0;
+}
+
+static int create(struct kvp_client *client, const struct kvp_batch_params *params, struct kvp_batch **out)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvp_batch *batch = calloc(1, sizeof(*batch));
+	int ret;
+
+	if (!batch)
+		return kvc_fail_plain(ENOMEM, "a batch");
+	batch->client = client;
+	batch->max_seqs = params->max_seqs;
+	batch->max_tokens = params->max_tokens;
+	batch->width = params->width;
+	batch->valid_tokens = params->valid_tokens;
+	batch->valid_magic = UINT64_MAX / params->valid_tokens + 1;
+	batch->slot_bytes = params->slot_bytes;
+	batch->pad_rows = params->pad_rows;
+	batch->pad_id = pad_id(engine, params->pad_table);
+	batch->block_tokens = engine->block_tokens;
+	batch->slots = engine->tables_params.slots;
+	ret = allocate(batch);
+	if (ret) {
+		free(batch);
+		return ret;
+	}
+	batch->staged_mirror = kvc_mirror(client, KVC_STAGED);
+	place_slots(batch);
+	*out = batch;
+	return 0;
+}
+
+int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params, struct kvp_batch **out)
+{
+	struct kvp_batch_params own = {.size = sizeof(own)};
+	struct kvp_batch *batch = NULL;
+	int ret = kvc_enter_engine(client);
+
+	if (!ret && params)
+		ret = kvc_params_read(&own, sizeof(own), params, "kvp_batch_params");
+	if (!ret)
+		ret = check_params(client, &own);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&client->lock);
+	if (client->engine->batch)
+		ret = kvc_fail(KVP_ESTATE, "the client has a batch already: kvp_batch_destroy() it first");
+	else
+		ret = create(client, &own, &batch);
+	if (!ret)
+		client->engine->batch = batch;
+	pthread_mutex_unlock(&client->lock);
+	if (!ret)
+		*out = batch;
+	return ret;
+}
+
+void kvc_batch_free(struct kvp_batch *batch)
+{
+	if (!batch)
+		return;
+	free(batch->memory);
+	free(batch);
+}
+
+void kvp_batch_destroy(struct kvp_batch *batch)
+{
+	struct kvp_client *client;
+
+	if (!batch)
+		return;
+	client = batch->client;
+	/* In a forked child kvp_close() frees it. */
+	if (kvc_check_forked(client))
+		return;
+	pthread_mutex_lock(&client->lock);
+	client->engine->batch = NULL;
+	pthread_mutex_unlock(&client->lock);
+	kvc_batch_free(batch);
+}
+
+/* A sequence may be a member once. */
+static int check_members(const struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n,
+			 uint32_t serial)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < n; i++) {
+		ret = kvc_enter_seq(seqs[i]);
+		if (ret)
+			return ret;
+		if (seqs[i]->client != batch->client)
+			return kvc_fail(EINVAL, "sequence %u belongs to another client", i);
+		if (seqs[i]->batch == serial)
+			return kvc_fail(EINVAL, "sequence %u is in the batch twice", i);
+		seqs[i]->batch = serial;
+	}
+	return 0;
+}
+
+int kvp_batch_set(struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n)
+{
+	uint32_t i;
+	int ret = kvc_enter(batch->client);
+
+	if (ret)
+		return ret;
+	if (n > batch->max_seqs)
+		return kvc_fail(KVP_ELIMIT, "%u sequences, the batch was made for %u", n, batch->max_seqs);
+	/* 0 is no membership. */
+	if (++batch->serial == 0)
+		batch->serial = 1;
+	ret = check_members(batch, seqs, n, batch->serial);
+	if (ret) {
+		/* The old members stay, under the new number. */
+		if (++batch->serial == 0)
+			batch->serial = 1;
+		for (i = 0; i < batch->count; i++)
+			if (batch->seqs[i]->state == KVC_ROW_OPEN && batch->seqs[i]->batch)
+				batch->seqs[i]->batch = batch->serial;
+		return ret;
+	}
+	if (n)
+		memmove(batch->seqs, seqs, n * sizeof(*seqs));
+	for (i = n; i < batch->count; i++)
+		batch->now.stamp[i] = batch->now.blocks[i] = batch->now.pages[i] = 0;
+	batch->count = n;
+	return 0;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ipc/frame.h"
+
+#include "client.h"
+#include "error.h"
+
+#define NS_PER_S 1000000000ull
+
+int kvc_control_begin(struct kvp_client *client, uint64_t deadline_ns)
+{
+	/* UINT64_MAX ns is centuries away: as good as for ever. */
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+		.tv_nsec = (long)(deadline_ns % NS_PER_S),
+	};
+	int ret = pthread_mutex_clocklock(&client->control.lock, CLOCK_MONOTONIC, &until);
+
+	if (ret)
+		return kvc_fail(ret, "another thread's request to the daemon did not end in time");
+	return 0;
+}
+
+void kvc_control_end(struct kvp_client *client)
+{
+	pthread_mutex_unlock(&client->control.lock);
+}
+
+static void close_all(const int *fds, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+/* The daemon's side of the socket is closed: a revocation, if there was one, says why. */
+static int lost(struct kvp_client *client)
+{
+	atomic_store_explicit(&client->gone, -KVP_EDAEMON, memory_order_relaxed);
+	if (kvc_check_revoked(client))
+		return kvc_fail_plain(KVP_EREVOKED, "the daemon has closed the session");
+	return kvc_fail(
+		KVP_EDAEMON,
+		"the daemon has closed the connection: is kvpoold running, and what does its log say?");
+}
+
+static int is_lost(int error)
+{
+	return error == -EPIPE || error == -ECONNRESET || error == -ENOTCONN;
+}
+
+int kvc_control_look(struct kvp_client *client)
+{
+	char byte;
+	ssize_t got;
+
+	if (atomic_load_explicit(&client->gone, memory_order_relaxed))
+		return lost(client);
+	got = recv(client->control.socket_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (got == 0 || (got < 0 && is_lost(-errno)))
+		return lost(client);
+	return 0;
+}
+
+/* Milliseconds until the deadline, for poll(): at least 1, at most 1,000. 0: it has passed. */
+static int poll_ms(uint64_t deadline_ns)
+{
+	uint64_t now = kvw_now_ns();
+	uint64_t left = deadline_ns > now ? (deadline_ns - now + 999999) / 1000000 : 0;
+
+	return left > 1000 ? 1000 : (int)left;
+}
+
+static int send_request(struct kvp_client *client, uint64_t deadline_ns, const uint8_t *bytes, int length)
+{
+	struct pollfd entry = {.fd = client->control.socket_fd, .events = POLLOUT};
+	int ret, wait_ms;
+
+	for (;;) {
+		ret = kvw_send(client->control.socket_fd, bytes, (size_t)length, NULL, 0);
+		if (ret != -EAGAIN)
+			break;
+		wait_ms = poll_ms(deadline_ns);
+		if (!wait_ms)
+			return kvc_fail(ETIMEDOUT, "the daemon did not take a request in time");
+		poll(&entry, 1, wait_ms);
+	}
+	if (ret >= 0)
+		return 0;
+	return is_lost(ret) ? lost(client) : kvc_fail_plain(ret, "sending to the daemon");
+}
+
+static int error_of(const struct kvw_msg_ERROR *error)
+{
+	char text[KVW_MAX_TEXT_BYTES + 1];
+	int code = error->error >= 1 && error->error <= 0xffff ? (int)error->error : KVP_EPROTO;
+
+	kvw_text_copy(error->text, text, sizeof(text));
+	return kvc_fail(code, "%s", text[0] ? text : kvp_error_text(code));
+}
+
+/* One message: 1 when it answers request `type`, 0 when it is a late answer to an earlier one, else an error. */
+static int take_answer(struct kvp_client *client, size_t length, uint32_t type, union kvw_any *answer)
+{
+	struct kvw_envelope envelope = {0};
+	int ret = kvw_decode(client->control.message, length, &envelope, answer);
+
+	if (ret)
+		return kvc_break(client, "an unreadable message");
+	if (envelope.sequence < client->control.sequence)
+		return 0;
+	if (envelope.sequence > client->control.sequence)
+		return kvc_break(client, "an answer to a request that was not sent");
+	if (envelope.type == KVW_MSG_ERROR)
+		return error_of(&answer->ERROR);
+	if (envelope.type != type + 1)
+		return kvc_break(client, "an answer of the wrong type");
+	return 1;
+}
+
+static int receive_answer(struct kvp_client *client, uint64_t deadline_ns, uint32_t type,
+			  union kvw_any *answer, int *fds, uint32_t *fd_count)
+{
+	struct kvc_control *control = &client->control;
+	uint32_t count;
+	int ret;
+
+	do {
+		count = fds ? *fd_count : 0;
+		ret = kvw_receive(control->socket_fd, deadline_ns, control->message, sizeof(control->message),
+				  fds, fds ? &count : NULL);
+		if (ret == 0 || is_lost(ret))
+			return lost(client);
+		if (ret == -ETIMEDOUT || ret == -EAGAIN)
+			return kvc_fail(ETIMEDOUT, "the daemon did not answer a %s request in time",
+					kvw_message_name(type));
+		if (ret == -EMSGSIZE)
+			return kvc_break(client, "a message above the limit");
+		if (ret < 0)
+			return kvc_fail_plain(ret, "receiving from the daemon");
+		ret = take_answer(client, (size_t)ret, type, answer);
+		if (ret <= 0 && fds)
+			close_all(fds, count);
+	} while (ret == 0);
+	if (ret < 0)
+		return ret;
+	if (fds)
+		*fd_count = count;
+	return 0;
+}
+
+int kvc_control_call(struct kvp_client *client, uint64_t deadline_ns, uint32_t type, const void *request,
+		     union kvw_any *answer, int *fds, uint32_t *fd_count)
+{
+	struct kvc_control *control = &client->control;
+	int ret = kvc_need_daemon(client);
+
+	if (ret)
+		return ret;
+	ret = kvw_encode(type, ++control->sequence, request, control->message, KVW_MAX_MESSAGE_BYTES);
+	if (ret < 0)
+		return kvc_fail(ret, "a %s request is too long or has text that is not UTF-8",
+				kvw_message_name(type));
+	ret = send_request(client, deadline_ns, control->message, ret);
+	if (ret)
+		return ret;
+	return receive_answer(client, deadline_ns, type, answer, fds, fd_count);
+}

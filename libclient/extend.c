@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks from the pool for a row that is open. An extend whose caller has run out of time stays on its way; its blocks join the row
+ * when they come, and until then the row takes none from the lease, so that their positions stay theirs.
+ */
+#include "extend.h"
+
+#include "ipc/frame.h"
+
+#include "client.h"
+#include "close.h"
+#include "error.h"
+#include "mirror.h"
+#include "post.h"
+#include "pump.h"
+#include "refused.h"
+#include "rows.h"
+
+int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
+		      const struct kvw_completion *completion)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvc_row *cold = &engine->rows[op->row];
+	const struct kvw_answer *answers = kvc_row_answers(client, op->row);
+	uint32_t i;
+	int ret = 0;
+
+	if (completion->granted != (completion->status ? 0 : op->count))
+		return kvc_break(client, "an EXTEND answer with another count than asked");
+	for (i = op->first; i < op->first + completion->granted; i++) {
+		struct kvw_answer answer = kvc_load_answer(&answers[i]);
+
+		ret = kvc_lease_adopt(client, answer.id, answer.generation);
+		if (ret)
+			return ret;
+		kvc_row_set(client, op->row, i, answer.id, answer.generation, 0, client->session);
+	}
+	cold->extending = false;
+	cold->extended = completion->granted;
+	cold->extend_status = completion->status;
+	cold->refused[0] = completion->free_blocks;
+	cold->refused[1] = completion->draining_blocks;
+	cold->refused[2] = completion->evictable_blocks;
+	cold->refused[3] = completion->limit;
+	atomic_fetch_or_explicit(&engine->seqs[op->row].inbox, KVC_INBOX_EXTENDED, memory_order_relaxed);
+	kvc_close_advance(client, op->row);
+	return 0;
+}
+
+void kvc_extend_take(struct kvp_seq *seq)
+{
+	struct kvc_row *cold = kvc_seq_row(seq);
+
+	if (!cold->extended)
+		return;
+	kvc_row_set_blocks(seq, seq->blocks + cold->extended);
+	cold->extended = 0;
+}
+
+static int is_answered(struct kvp_client *client, void *arg)
+{
+	const struct kvp_seq *seq = arg;
+
+	return !client->engine->rows[seq->row].extending;
+}
+
+static int try_post(struct kvp_client *client, void *arg)
+{
+	struct kvp_seq *seq = ((void **)arg)[0];
+	struct kvc_row *cold = kvc_seq_row(seq);
+	struct kvw_request record = {
+		.type = KVW_REQUEST_EXTEND,
+		.row = seq->row,
+		.first = seq->blocks,
+		.count = *(const uint32_t *)((void **)arg)[1],
+	};
+	int ret = kvc_post_asking(client, &record);
+
+	cold->extending = !ret;
+	return ret == -KVP_EBACKLOG ? 0 : ret ? ret : 1;
+}
+
+/* Under the lock. */
+static int extend(struct kvp_seq *seq, uint64_t tokens, uint64_t deadline_ns)
+{
+	struct kvp_client *client = seq->client;
+	struct kvc_row *cold = kvc_seq_row(seq);
+	uint32_t row_blocks = client->engine->tables_params.row_blocks;
+	uint32_t need;
+	void *arg[2] = {seq, &need};
+	int ret = kvc_wait(client, deadline_ns, is_answered, seq);
+
+	if (ret)
+		return ret;
+	/* What an earlier one has brought late counts. */
+	kvc_extend_take(seq);
+	if (tokens <= seq->reserved - seq->staged)
+		return 0;
+	if (seq->staged + tokens > (uint64_t)row_blocks * seq->block_tokens)
+		return kvc_fail(
+			KVP_ELIMIT,
+			"%llu tokens behind %u, rows have room for %u blocks of %u: raise max_seq_tokens",
+			(unsigned long long)tokens, seq->staged, row_blocks, seq->block_tokens);
+	need = kvc_blocks_for((uint32_t)(seq->staged + tokens), seq->block_tokens) - seq->blocks;
+	ret = kvc_wait(client, deadline_ns, try_post, arg);
+	if (!ret)
+		ret = kvc_wait(client, deadline_ns, is_answered, seq);
+	if (ret)
+		return ret;
+	kvc_extend_take(seq);
+	return cold->extend_status
+		       ? kvc_refused_text(cold->extend_status, "extending a sequence", cold->refused)
+		       : 0;
+}
+
+int kvp_seq_extend(struct kvp_seq *seq, uint32_t tokens, uint32_t timeout_ms)
+{
+	uint64_t deadline_ns = kvw_deadline_ns(timeout_ms);
+	struct kvp_client *client = seq->client;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&client->lock);
+	ret = extend(seq, tokens, deadline_ns);
+	pthread_mutex_unlock(&client->lock);
+	return ret;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "publish.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ipc/hash.h"
+
+#include "client.h"
+#include "close.h"
+#include "error.h"
+#include "extend.h"
+#include "mirror.h"
+#include "post.h"
+#include "pump.h"
+#include "rows.h"
+
+int kvc_publish_hash(struct kvp_seq *seq, uint32_t from, uint32_t to)
+{
+	const struct kvc_row *cold = kvc_seq_row(seq);
+	uint8_t *hashes = kvc_row_hashes(seq->client, seq->row);
+	uint32_t i;
+	int ret;
+
+	for (i = from; i < to; i++) {
+		const uint8_t *parent = i ? hashes + (uint64_t)(i - 1) * KVW_SHA256_BYTES : NULL;
+
+		ret = kvw_hash_block(cold->hasher, parent, seq->tokens + (uint64_t)i * seq->block_tokens,
+				     seq->block_tokens, cold->extras, cold->extra_count,
+				     hashes + (uint64_t)i * KVW_SHA256_BYTES);
+		if (ret)
+			return kvc_fail(EIO, "OpenSSL failed to hash block %u of a sequence", i);
+	}
+	return 0;
+}
+
+/* The next blocks that one record can name: consecutive ones of one timeline, at the latest of their steps. */
+static uint32_t next_run(const struct kvc_row *cold, const struct kvc_cell *cells, struct kvw_request *record)
+{
+	uint32_t i = cold->posted;
+
+	record->timeline = cells[i].timeline;
+	record->step = 0;
+	for (; i < cold->full && cells[i].timeline == record->timeline; i++)
+		if (record->step < cells[i].step)
+			record->step = cells[i].step;
+	return i - cold->posted;
+}
+
+void kvc_publish_post(struct kvp_client *client, uint32_t row)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvc_row *cold = &engine->rows[row];
+	const struct kvc_cell *cells = kvc_row_cells(client, row);
+	struct kvw_request record = {.type = KVW_REQUEST_PUBLISH, .row = row, .hold = cold->hold};
+
+	while (!cold->stopped && !cold->barrier && cold->posted < cold->full) {
+		record.first = cold->posted;
+		record.count = next_run(cold, cells, &record);
+		if (kvc_post_asking(client, &record)) {
+			kvc_owe(client, row, KVC_OWES_PUBLISH);
+			break;
+		}
+		cold->posted += record.count;
+		cold->pending++;
+	}
+	kvc_mirror_committed(engine, row, cold->posted);
+}
+
+void kvc_publish_full(struct kvp_client *client, uint32_t row, uint32_t to, uint32_t timeline, uint64_t step)
+{
+	struct kvc_row *cold = &client->engine->rows[row];
+	struct kvc_cell *cells = kvc_row_cells(client, row);
+
+	for (; cold->full < to; cold->full++) {
+		cells[cold->full].timeline = (uint8_t)timeline;
+		cells[cold->full].step = step;
+	}
+	if (!cold->owes)
+		kvc_publish_post(client, row);
+}
+
+/* ------------------------------------------------------------------ answers */
+
+/* Whether a position of a publish was a duplicate; then of which block. */
+static int read_duplicate(struct kvp_client *client, const struct kvw_answer *answer, struct kvw_answer *out)
+{
+	*out = kvc_load_answer(answer);
+	if (!(out->flags & KVW_ANSWER_DUPLICATE))
+		return 0;
+	if (out->id <= 0 || out->id >= (int32_t)client->pool->geometry.blocks || !out->generation)
+		return kvc_break(client, "a canonical block outside the pool");
+	return 1;
+}
+
+/* The block was cut off the row in the meantime: the reference went with the cut, and an own copy is given up now. */
+static void bury_ghost(struct kvp_client *client, const struct kvc_row *cold, struct kvc_cell *cell,
+		       bool ours)
+{
+	cell->flags &= (uint16_t)~KVC_CELL_GHOST;
+	if (ours)
+		kvc_lease_give(client->engine, cell->ghost_id, cold->ghost_timeline, cold->ghost_step);
+	else
+		kvc_lease_forget(client->engine, cell->ghost_id);
+}
+
+static void note_published(struct kvp_client *client, uint32_t row, uint32_t index,
+			   const struct kvw_answer *duplicate)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvc_row *cold = &engine->rows[row];
+	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
+
+	cell->flags |= KVC_CELL_PUBLISHED;
+	if (!duplicate) {
+		kvc_lease_forget(engine, cell->id);
+		return;
+	}
+	cell->flags |= KVC_CELL_DUPLICATE;
+	cell->canonical_id = duplicate->id;
+	cell->canonical_generation = duplicate->generation;
+	cell->writer = duplicate->writer;
+	cold->duplicates++;
+	if (!cold->swaps++ || cold->swap_first > index)
+		cold->swap_first = index;
+}
+
+static int note_position(struct kvp_client *client, uint32_t row, uint32_t index, bool published,
+			 const struct kvw_answer *answer, uint32_t *duplicates)
+{
+	struct kvc_row *cold = &client->engine->rows[row];
+	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
+	struct kvw_answer duplicate;
+	int ret = published ? read_duplicate(client, answer, &duplicate) : 0;
+
+	if (ret < 0)
+		return ret;
+	*duplicates += (uint32_t)ret;
+	if (cell->flags & KVC_CELL_GHOST)
+		bury_ghost(client, cold, cell, ret || !published);
+	else if (published && index < cold->posted)
+		note_published(client, row, index, ret ? &duplicate : NULL);
+	return 0;
+}
+
+/* From the first refused block on, all stay private. Publishes on their way will be refused too: each names the length that the hold should have. */
+static void note_refusal(struct kvp_client *client, uint32_t row, uint32_t published_end, int status)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvc_row *cold = &engine->rows[row];
+
+	if (!cold->status)
+		cold->status = status;
+	cold->stopped = true;
+	if (cold->posted > published_end)
+		cold->posted = published_end;
+	kvc_mirror_committed(engine, row, cold->posted);
+	atomic_fetch_or_explicit(&engine->seqs[row].inbox, KVC_INBOX_REFUSED, memory_order_relaxed);
+}
+
+static void after_answer(struct kvp_client *client, uint32_t row)
+{
+	struct kvc_row *cold = &client->engine->rows[row];
+	struct kvp_seq *seq = &client->engine->seqs[row];
+
+	if (cold->swaps)
+		atomic_fetch_or_explicit(&seq->inbox, KVC_INBOX_DUPLICATE, memory_order_relaxed);
+	if (cold->pending)
+		return;
+	if (seq->state == KVC_ROW_CLOSING) {
+		kvc_close_advance(client, row);
+	} else if (cold->barrier) {
+		cold->barrier = false;
+		kvc_publish_post(client, row);
+	}
+}
+
+int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
+		       const struct kvw_completion *completion)
+{
+	struct kvc_engine *engine = client->engine;
+	struct kvc_row *cold = &engine->rows[op->row];
+	const struct kvw_answer *answers = kvc_row_answers(client, op->row);
+	uint32_t done = completion->granted;
+	uint32_t duplicates = 0;
+	uint32_t i;
+	int ret = 0;
+
+	if (done > op->count || completion->matched > done || (!completion->status && done != op->count))
+		return kvc_break(client, "a PUBLISH answer with impossible counts");
+	cold->pending--;
+	for (i = 0; !ret && i < op->count; i++)
+		ret = note_position(client, op->row, op->first + i, i < done, &answers[op->first + i],
+				    &duplicates);
+	if (ret)
+		return ret;
+	if (duplicates != completion->matched)
+		return kvc_break(client, "a PUBLISH answer with another count of duplicates than it lists");
+	cold->acked = op->first + done < cold->posted ? op->first + done : cold->posted;
+	if (completion->status)
+		note_refusal(client, op->row, op->first + done, completion->status);
+	after_answer(client, op->row);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ canonical copies */
+
+/* The row's own copy goes, the canonical one takes its place: complete, and referenced by the hold since the publish. */
+static void swap_one(struct kvp_seq *seq, struct kvc_cell *cell, uint32_t index)
+{
+	kvc_lease_give(kvc_seq_engine(seq), cell->id, seq->last_timeline, seq->last_step);
+	kvc_row_put(seq->client, seq->row, index, cell->canonical_id, cell->canonical_generation);
+	cell->flags &= (uint16_t)~KVC_CELL_DUPLICATE;
+}
+
+static void converge(struct kvp_seq *seq)
+{
+	struct kvc_engine *engine = kvc_seq_engine(seq);
+	struct kvc_row *cold = kvc_seq_row(seq);
+	struct kvc_cell *cells = kvc_row_cells(seq->client, seq->row);
+	uint32_t before = cold->swaps;
+	uint32_t i;
+
+	for (i = cold->swap_first; cold->swaps && i < cold->acked; i++) {
+		if (!(cells[i].flags & KVC_CELL_DUPLICATE))
+			continue;
+		/* In order: a block is complete no earlier than those before it. */
+		if (kvc_block_word(engine, cells[i].canonical_id) !=
+		    kvw_block_word(cells[i].canonical_generation, KVW_BLOCK_CACHED))
+			break;
+		swap_one(seq, &cells[i], i);
+		cold->swaps--;
+	}
+	cold->swap_first = i;
+	if (cold->swaps == before)
+		return;
+	seq->stamp = ++engine->stamp;
+	kvc_seq_find_tail(seq);
+}
+
+void kvc_read_inbox(struct kvp_seq *seq)
+{
+	struct kvp_client *client = seq->client;
+	struct kvc_row *cold = kvc_seq_row(seq);
+	uint8_t notes;
+
+	/* Entries below staged stay while their steps run; the notes stay with them. */
+	pthread_mutex_lock(&client->lock);
+	notes = atomic_load_explicit(&seq->inbox, memory_order_relaxed);
+	if (notes & KVC_INBOX_EXTENDED)
+		kvc_extend_take(seq);
+	if (notes & KVC_INBOX_REFUSED)
+		kvc_fail(cold->status,
+			 "a publish of row %u was refused (%s): nothing more of it is published", seq->row,
+			 kvp_error_text(cold->status));
+	if (cold->swaps && kvc_reached(client->engine, seq->last_timeline) >= seq->last_step)
+		converge(seq);
+	atomic_store_explicit(&seq->inbox, cold->swaps ? KVC_INBOX_DUPLICATE : 0, memory_order_relaxed);
+	pthread_mutex_unlock(&client->lock);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks of reserve and stage that a sequence alone and a batch share.
+ */
+#ifndef KVPOOL_LIBCLIENT_RESERVE_H
+#define KVPOOL_LIBCLIENT_RESERVE_H
+
+#include <stdint.h>
+
+struct kvp_seq;
+struct kvc_engine;
+
+/* Blocks that `tokens` more behind staged need. Under the lock. */
+int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need);
+/* -KVP_ELEASE with the lease's numbers. */
+int kvc_reserve_fail(const struct kvc_engine *engine, uint32_t need);
+
+/* Whether `tokens` may go to (timeline, step) now. */
+int kvc_stage_check(const struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step);
+int kvc_step_check(uint32_t timeline, uint64_t step);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sequence between open and close: what it holds, more room, the next step.
+ */
+#include <errno.h>
+
+#include "client.h"
+#include "error.h"
+#include "mirror.h"
+#include "params.h"
+#include "publish.h"
+#include "pump.h"
+#include "reserve.h"
+#include "rows.h"
+
+static void fill_info(const struct kvp_seq *seq, struct kvp_seq_info *out)
+{
+	const struct kvc_row *cold = kvc_seq_row(seq);
+
+	*out = (struct kvp_seq_info){
+		.row = seq->row,
+		.prompt_tokens = seq->prompt,
+		.cached_tokens = cold->prompt_cached,
+		.reserved = seq->reserved,
+		.staged = seq->staged,
+		.settled = seq->settled,
+		.committed = cold->posted * seq->block_tokens,
+		.blocks = seq->blocks,
+		.duplicates = cold->duplicates,
+	};
+}
+
+int kvp_seq_info(const struct kvp_seq *seq, struct kvp_seq_info *out)
+{
+	struct kvp_seq_info info;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&seq->client->lock);
+	kvc_pump(seq->client);
+	fill_info(seq, &info);
+	pthread_mutex_unlock(&seq->client->lock);
+	return kvc_params_write(out, &info, sizeof(info), "kvp_seq_info");
+}
+
+int kvp_seq_block(const struct kvp_seq *seq, uint32_t index, struct kvp_block_info *out)
+{
+	struct kvp_block_info info;
+	const struct kvc_cell *cell;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	if (index >= seq->blocks)
+		return kvc_fail(EINVAL, "block %u of a sequence of %u blocks", index, seq->blocks);
+	cell = &kvc_row_cells(seq->client, seq->row)[index];
+	pthread_mutex_lock(&seq->client->lock);
+	info = (struct kvp_block_info){
+		.id = cell->id,
+		.generation = cell->generation,
+		/* A duplicate's writer is the canonical block's, which the row does not have yet. */
+		.writer = cell->flags & KVC_CELL_DUPLICATE ? seq->client->session : cell->writer,
+		.flags = cell->flags & (KVP_BLOCK_MATCHED | KVP_BLOCK_COMING | KVP_BLOCK_PUBLISHED),
+	};
+	pthread_mutex_unlock(&seq->client->lock);
+	return kvc_params_write(out, &info, sizeof(info), "kvp_block_info");
+}
+_Static_assert(KVC_CELL_MATCHED == KVP_BLOCK_MATCHED && KVC_CELL_COMING == KVP_BLOCK_COMING &&
+		       KVC_CELL_PUBLISHED == KVP_BLOCK_PUBLISHED,
+	       "cells keep the public flags");
+
+const int32_t *kvp_seq_blocks(const struct kvp_seq *seq)
+{
+	return kvc_enter_seq(seq) ? NULL : seq->ids;
+}
+
+int kvp_seq_ready(const struct kvp_seq *seq)
+{
+	const struct kvc_engine *engine;
+	const struct kvc_cell *cells;
+	uint64_t word;
+	int ready = 1;
+	uint32_t i;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	engine = kvc_seq_engine(seq);
+	cells = kvc_row_cells(seq->client, seq->row);
+	/* Matched positions come first and their cells are the sequence's own. */
+	for (i = 0; i < seq->blocks && cells[i].flags & KVC_CELL_MATCHED; i++) {
+		if (!(cells[i].flags & KVC_CELL_COMING))
+			continue;
+		word = kvc_block_word(engine, cells[i].id);
+		if (word == kvw_block_word(cells[i].generation, KVW_BLOCK_PENDING))
+			ready = 0;
+		else if (word != kvw_block_word(cells[i].generation, KVW_BLOCK_CACHED))
+			return kvc_fail(KVP_ELOST,
+					"the writer of block %u (id %d) did not complete it: close the "
+					"sequence, open it again",
+					i, cells[i].id);
+	}
+	return ready;
+}
+
+/* ------------------------------------------------------------------ room */
+
+int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need)
+{
+	uint64_t end = (uint64_t)seq->staged + tokens;
+	uint32_t row_blocks = kvc_seq_engine(seq)->tables_params.row_blocks;
+
+	*out_need = 0;
+	if (end <= seq->reserved)
+		return 0;
+	if (end > (uint64_t)row_blocks * seq->block_tokens)
+		return kvc_fail(
+			KVP_ELIMIT,
+			"%u tokens behind %u, rows have room for %u blocks of %u: raise max_seq_tokens",
+			tokens, seq->staged, row_blocks, seq->block_tokens);
+	if (kvc_seq_row(seq)->extending)
+		return kvc_fail(KVP_ELEASE, "an extend of the sequence is still on its way");
+	*out_need = kvc_blocks_for((uint32_t)end, seq->block_tokens) - seq->blocks;
+	return 0;
+}
+
+int kvc_reserve_fail(const struct kvc_engine *engine, uint32_t need)
+{
+	const struct kvc_lease *lease = &engine->lease;
+
+	return kvc_fail(KVP_ELEASE,
+			"%u blocks are needed, the lease holds %u, %u are draining, %u asked for%s%s", need,
+			lease->free_count, lease->draining_count, lease->coming,
+			lease->refusal ? "; the daemon said: " : "",
+			lease->refusal ? kvp_error_text(lease->refusal) : "");
+}
+
+int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens)
+{
+	struct kvp_client *client = seq->client;
+	uint32_t need;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
+		kvc_read_inbox(seq);
+	pthread_mutex_lock(&client->lock);
+	kvc_pump(client);
+	ret = kvc_reserve_check(seq, tokens, &need);
+	if (!ret && need > client->engine->lease.free_count)
+		ret = kvc_reserve_fail(client->engine, need);
+	else if (!ret && need)
+		kvc_row_append(seq, need);
+	pthread_mutex_unlock(&client->lock);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ steps */
+
+int kvc_stage_check(const struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step)
+{
+	if (tokens > seq->reserved - seq->staged)
+		return kvc_fail(KVP_ESTATE, "%u tokens behind %u, reserved are %u: kvp_seq_reserve() first",
+				tokens, seq->staged, seq->reserved);
+	if (timeline != seq->last_timeline &&
+	    seq->last_step > kvc_reached(kvc_seq_engine(seq), seq->last_timeline))
+		return kvc_fail(KVP_ESTATE,
+				"step %llu of the sequence still runs on timeline %u: one must end before "
+				"another begins",
+				(unsigned long long)seq->last_step, seq->last_timeline);
+	if (timeline == seq->last_timeline && step < seq->last_step)
+		return kvc_fail(EINVAL, "step %llu comes before step %llu, which the sequence is staged for",
+				(unsigned long long)step, (unsigned long long)seq->last_step);
+	return 0;
+}
+
+int kvc_step_check(uint32_t timeline, uint64_t step)
+{
+	if (timeline >= KVW_TIMELINES)
+		return kvc_fail(EINVAL, "timeline %u, there are %u", timeline, KVW_TIMELINES);
+	if (!step || step >= KVW_TIMELINE_POISON)
+		return kvc_fail(EINVAL, "step %llu: steps count from 1", (unsigned long long)step);
+	return 0;
+}
+
+int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step)
+{
+	int ret = kvc_enter_seq(seq);
+
+	if (!ret)
+		ret = kvc_step_check(timeline, step);
+	if (ret)
+		return ret;
+	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
+		kvc_read_inbox(seq);
+	ret = kvc_stage_check(seq, tokens, timeline, step);
+	if (ret)
+		return ret;
+	seq->staged += tokens;
+	seq->last_timeline = (uint8_t)timeline;
+	seq->last_step = step;
+	kvc_mirror(seq->client, KVC_STAGED)[seq->row] = seq->staged;
+	return 0;
+}
+
+int kvp_seq_stop_publish(struct kvp_seq *seq)
+{
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&seq->client->lock);
+	kvc_seq_row(seq)->stopped = true;
+	pthread_mutex_unlock(&seq->client->lock);
+	return 0;
+}

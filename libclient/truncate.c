@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cutting a sequence. Above what is published it gives blocks up. Through a published block, which is immutable and shared, it drops the
+ * references from there on; the caller writes that block's tokens again into a fresh one.
+ */
+#include <errno.h>
+
+#include "client.h"
+#include "error.h"
+#include "mirror.h"
+#include "post.h"
+#include "publish.h"
+#include "pump.h"
+#include "rows.h"
+
+static void give_from(struct kvp_seq *seq, uint32_t from)
+{
+	uint32_t i;
+
+	for (i = seq->blocks; i > from; i--)
+		kvc_row_give(seq, i - 1);
+}
+
+/* Lengths after a cut to `tokens`, in `blocks` blocks. */
+static void set_lengths(struct kvp_seq *seq, uint32_t tokens, uint32_t blocks)
+{
+	struct kvc_row *cold = kvc_seq_row(seq);
+	uint32_t full = tokens / seq->block_tokens;
+
+	if (cold->full > full)
+		cold->full = full;
+	/* The tokens stay known, and so do their hashes until other tokens come; hashes of the engine's own it gives anew. */
+	if (kvc_seq_engine(seq)->own_hashes && cold->hashed > full)
+		cold->hashed = full;
+	seq->settled = seq->staged = tokens;
+	seq->full_end = (full + 1) * seq->block_tokens;
+	seq->stamp = ++kvc_seq_engine(seq)->stamp;
+	kvc_seq_find_tail(seq);
+	kvc_row_set_blocks(seq, blocks);
+}
+
+static void cut_private(struct kvp_seq *seq, uint32_t tokens)
+{
+	uint32_t blocks = kvc_blocks_for(tokens, seq->block_tokens);
+
+	give_from(seq, blocks);
+	set_lengths(seq, tokens, blocks);
+}
+
+/* A block whose publish is not answered: whether it stays ours shows when the answer comes. */
+static void make_ghost(struct kvc_cell *cell)
+{
+	cell->ghost_id = cell->id;
+	cell->ghost_generation = cell->generation;
+	cell->flags |= KVC_CELL_GHOST;
+}
+
+/* Positions [keep, posted) lose their references with the TRUNCATE; own copies of duplicates are given up. */
+static void drop_published(struct kvp_seq *seq, uint32_t keep)
+{
+	struct kvc_row *cold = kvc_seq_row(seq);
+	struct kvc_cell *cells = kvc_row_cells(seq->client, seq->row);
+	uint32_t i;
+
+	for (i = cold->posted; i > keep; i--) {
+		struct kvc_cell *cell = &cells[i - 1];
+
+		if (i > cold->acked) {
+			make_ghost(cell);
+			continue;
+		}
+		if (cell->flags & KVC_CELL_DUPLICATE)
+			cold->swaps--;
+		kvc_row_give(seq, i - 1);
+	}
+	cold->barrier = cold->pending > 0;
+	cold->ghost_timeline = seq->last_timeline;
+	cold->ghost_step = seq->last_step;
+	cold->posted = keep;
+	cold->acked = cold->acked < keep ? cold->acked : keep;
+	cold->matched = cold->matched < keep ? cold->matched : keep;
+	if (cold->prompt_cached > keep * seq->block_tokens)
+		cold->prompt_cached = keep * seq->block_tokens;
+	kvc_mirror_committed(kvc_seq_engine(seq), seq->row, keep);
+}
+
+static int post_truncate(struct kvp_seq *seq, uint32_t keep)
+{
+	const struct kvc_row *cold = kvc_seq_row(seq);
+	struct kvw_request record = {
+		.type = KVW_REQUEST_TRUNCATE,
+		.row = seq->row,
+		.hold = cold->hold,
+		.first = keep,
+		.timeline = seq->last_timeline,
+		.step = seq->last_step,
+	};
+	int ret;
+
+	/* The daemon is gone, and its books with it: ours are cut all the same. */
+	if (atomic_load_explicit(&seq->client->gone, memory_order_relaxed))
+		return 0;
+	ret = kvc_post_telling(seq->client, &record);
+	if (ret == -KVP_EBACKLOG)
+		return kvc_fail(KVP_EBACKLOG, "the request ring is full (%u records): truncate again later",
+				KVW_RING_RECORDS);
+	return ret;
+}
+
+static int cut_published(struct kvp_seq *seq, uint32_t tokens)
+{
+	struct kvc_engine *engine = kvc_seq_engine(seq);
+	uint32_t keep = tokens / seq->block_tokens;
+	uint32_t fresh = tokens % seq->block_tokens != 0;
+	uint32_t posted = kvc_seq_row(seq)->posted;
+	int ret;
+
+	if (fresh && !engine->lease.free_count)
+		return kvc_fail(
+			KVP_ELEASE,
+			"the cut goes through a published block and the lease has none to take its place");
+	ret = post_truncate(seq, keep);
+	if (ret)
+		return ret;
+	give_from(seq, posted);
+	drop_published(seq, keep);
+	set_lengths(seq, keep * seq->block_tokens, keep);
+	if (fresh)
+		kvc_row_append(seq, 1);
+	return 0;
+}
+
+/* Under the lock. */
+static int truncate_to(struct kvp_seq *seq, uint32_t tokens)
+{
+	const struct kvc_row *cold = kvc_seq_row(seq);
+
+	if (cold->extending)
+		return kvc_fail(KVP_ESTATE, "an extend of the sequence is still on its way");
+	if (tokens / seq->block_tokens < cold->posted)
+		return cut_published(seq, tokens);
+	cut_private(seq, tokens);
+	return 0;
+}
+
+int kvp_seq_truncate(struct kvp_seq *seq, uint32_t tokens)
+{
+	struct kvp_client *client = seq->client;
+	int ret = kvc_enter_seq(seq);
+
+	if (ret)
+		return ret;
+	if (tokens > seq->settled)
+		return kvc_fail(EINVAL, "a cut to %u tokens of a sequence with %u settled ones", tokens,
+				seq->settled);
+	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
+		kvc_read_inbox(seq);
+	pthread_mutex_lock(&client->lock);
+	kvc_pump(client);
+	ret = truncate_to(seq, tokens);
+	kvc_lease_pump(client);
+	pthread_mutex_unlock(&client->lock);
+	return ret;
+}
