@@ -154,9 +154,19 @@ static void finish(struct kvd_session *session)
 	become_gone(session);
 }
 
+/* What its process, which still runs, completes is everybody's. */
+static bool progress_frozen(struct kvd_attachment *attachment)
+{
+	if (attachment->engine->state != KVD_ENGINE_FROZEN)
+		return false;
+	kvd_attachment_latch(attachment, false);
+	return !kvd_engine_progress(attachment->engine, KVD_STRETCH_BLOCKS);
+}
+
 bool kvd_session_teardown(struct kvd_session *session)
 {
 	struct kvd_engine *engine;
+	bool more;
 
 	if (session->gone)
 		return false;
@@ -167,7 +177,8 @@ bool kvd_session_teardown(struct kvd_session *session)
 	engine = session->attachment->engine;
 	if (session->proof_poll != session->server->polls)
 		look_for_proof(session);
-	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS))
+	more = progress_frozen(session->attachment);
+	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)
 		return true;
 	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine))
 		finish(session);
