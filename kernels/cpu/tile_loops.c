@@ -16,14 +16,14 @@
 #define ROWS KVK_TILE_GROUP
 #define KEYS KVK_TILE_KEYS
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE inline __attribute__((always_inline))
 
 /* A 16-bit code in cache memory, which need not be aligned. */
 typedef uint16_t half_code __attribute__((aligned(1), may_alias));
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(LANES * sizeof(float))));
 
 /* Sum of the lanes, always in the same order. */
-INLINE float lane_sum(const float *lane)
+static INLINE float lane_sum(const float *lane)
 {
 	float sum[LANES];
 
@@ -35,7 +35,7 @@ INLINE float lane_sum(const float *lane)
 }
 
 /* scores[r * KEYS + 0..1] = dot(q row r, k row 0..1) for ROWS rows. */
-INLINE void dot_rows(const float *q, const float *k, int width, float *scores)
+static INLINE void dot_rows(const float *q, const float *k, int width, float *scores)
 {
 	vec sum[ROWS][2] = {{{0}}};
 
@@ -60,7 +60,7 @@ INLINE void dot_rows(const float *q, const float *k, int width, float *scores)
  * out row r = out row r * keep[r] + sum over keys of weight[r * KEYS + key] * v row, for ROWS rows and 2 *
  * LANES columns.
  */
-INLINE void add_values(float *out, int out_stride, const float *keep, const float *weights, const float *v,
+static INLINE void add_values(float *out, int out_stride, const float *keep, const float *weights, const float *v,
 		       int v_stride, int keys)
 {
 	vec sum[ROWS][2];
@@ -88,7 +88,7 @@ INLINE void add_values(float *out, int out_stride, const float *keep, const floa
  * 2^x for x <= 0, relative error below 2e-7; below 2^-126 it is 0, NaN stays NaN. x is split into a whole
  * number (by adding and removing 1.5 * 2^23) and a rest in [-0.5, 0.5], for which a Taylor polynomial does.
  */
-INLINE float exp2_negative(float x)
+static INLINE float exp2_negative(float x)
 {
 	const float magic = 0x1.8p23f;
 	const float clamped = x < -126.0f ? -126.0f : x;
@@ -110,7 +110,7 @@ INLINE float exp2_negative(float x)
  * Scores become weights 2^(score * scale - max); returns what the old sum and values are to be multiplied
  * with.
  */
-INLINE float softmax_row(float *score, float scale, float *row_max, float *row_sum, int keys)
+static INLINE float softmax_row(float *score, float scale, float *row_max, float *row_sum, int keys)
 {
 	float lane[LANES];
 	float max = *row_max;
@@ -139,7 +139,7 @@ INLINE float softmax_row(float *score, float scale, float *row_max, float *row_s
 }
 
 /* ROWS rows from `first` on, against one tile of keys. */
-INLINE void attend_rows(struct kvk_tile *tile, int first, const float *k, const float *v, int keys)
+static INLINE void attend_rows(struct kvk_tile *tile, int first, const float *k, const float *v, int keys)
 {
 	const float *q = tile->q + (int64_t)first * tile->key_width;
 	float *out = tile->out + (int64_t)first * tile->value_width;

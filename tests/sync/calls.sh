@@ -17,7 +17,7 @@ forbid '\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|strtok|alloca)\(' "unbo
 	ipc/*.[ch] daemon/*.[ch] libclient/*.[ch] kernels/*.[ch] kernels/*/*.[ch] tools/*.[ch] tools/*/*.[ch]
 forbid '\b(abort|exit|_exit|printf|fprintf|perror|syslog|pthread_create|thrd_create|signal|sigaction)\(' \
 	"a library does not do this" libclient/*.c kernels/*.c kernels/*/*.c ipc/*.c
-forbid '(TODO|FIXME|XXX|HACK)\b' "left behind" \
+forbid '\b(TODO|FIXME|XXX|HACK)\b' "left behind" \
 	ipc/*.[ch] daemon/*.[ch] libclient/*.[ch] kernels/*.[ch] kernels/*/*.[ch] tools/*.[ch] tools/*/*.[ch] man/*.scd
 for file in $(grep -lE '\brecvmsg\(' ipc/*.c daemon/*.c libclient/*.c tools/*.c 2>/dev/null); do
 	grep -q MSG_CMSG_CLOEXEC "$file" || { echo "$file: recvmsg without MSG_CMSG_CLOEXEC"; bad=1; }
