@@ -54,7 +54,7 @@ void kvc_publish_post(struct kvp_client *client, uint32_t row)
 	const struct kvc_cell *cells = kvc_row_cells(client, row);
 	struct kvw_request record = {.type = KVW_REQUEST_PUBLISH, .row = row, .hold = cold->hold};
 
-	while (!cold->stopped && !cold->barrier && cold->posted < cold->full) {
+	while (!cold->stopped && cold->posted < cold->full) {
 		record.first = cold->posted;
 		record.count = next_run(cold, cells, &record);
 		if (kvc_post_asking(client, &record)) {
@@ -93,17 +93,6 @@ static int read_duplicate(struct kvp_client *client, const struct kvw_answer *an
 	return 1;
 }
 
-/* The block was cut off the row in the meantime: the reference went with the cut, and an own copy is given up now. */
-static void bury_ghost(struct kvp_client *client, const struct kvc_row *cold, struct kvc_cell *cell,
-		       bool ours)
-{
-	cell->flags &= (uint16_t)~KVC_CELL_GHOST;
-	if (ours)
-		kvc_lease_give(client->engine, cell->ghost_id, cold->ghost_timeline, cold->ghost_step);
-	else
-		kvc_lease_forget(client->engine, cell->ghost_id);
-}
-
 static void note_published(struct kvp_client *client, uint32_t row, uint32_t index,
 			   const struct kvw_answer *duplicate)
 {
@@ -128,17 +117,13 @@ static void note_published(struct kvp_client *client, uint32_t row, uint32_t ind
 static int note_position(struct kvp_client *client, uint32_t row, uint32_t index, bool published,
 			 const struct kvw_answer *answer, uint32_t *duplicates)
 {
-	struct kvc_row *cold = &client->engine->rows[row];
-	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
 	struct kvw_answer duplicate;
 	int ret = published ? read_duplicate(client, answer, &duplicate) : 0;
 
 	if (ret < 0)
 		return ret;
 	*duplicates += (uint32_t)ret;
-	if (cell->flags & KVC_CELL_GHOST)
-		bury_ghost(client, cold, cell, ret || !published);
-	else if (published && index < cold->posted)
+	if (published)
 		note_published(client, row, index, ret ? &duplicate : NULL);
 	return 0;
 }
@@ -165,14 +150,8 @@ static void after_answer(struct kvp_client *client, uint32_t row)
 
 	if (cold->swaps)
 		atomic_fetch_or_explicit(&seq->inbox, KVC_INBOX_DUPLICATE, memory_order_relaxed);
-	if (cold->pending)
-		return;
-	if (seq->state == KVC_ROW_CLOSING) {
+	if (!cold->pending)
 		kvc_close_advance(client, row);
-	} else if (cold->barrier) {
-		cold->barrier = false;
-		kvc_publish_post(client, row);
-	}
 }
 
 int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
@@ -196,7 +175,7 @@ int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
 		return ret;
 	if (duplicates != completion->matched)
 		return kvc_break(client, "a PUBLISH answer with another count of duplicates than it lists");
-	cold->acked = op->first + done < cold->posted ? op->first + done : cold->posted;
+	cold->acked += done;
 	if (completion->status)
 		note_refusal(client, op->row, op->first + done, completion->status);
 	after_answer(client, op->row);

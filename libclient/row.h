@@ -72,19 +72,16 @@ _Static_assert(sizeof(struct kvp_seq) == 128, "two cache lines");
 #define KVC_CELL_PUBLISHED 4u
 #define KVC_CELL_DUPLICATE                                                                                   \
 	8u /* canonical_* name the block that holds the reference; the row still has the own copy */
-#define KVC_CELL_GHOST 16u /* ghost_* name a block that was cut off before its publish was answered */
 struct kvc_cell {
 	uint64_t generation;
 	uint64_t canonical_generation;
-	uint64_t ghost_generation;
 	uint64_t writer; /* session */
 	uint64_t step;   /* that wrote it, on `timeline` */
 	int32_t id;
 	int32_t canonical_id;
-	int32_t ghost_id;
 	uint16_t flags;
 	uint8_t timeline;
-	uint8_t zero;
+	uint8_t zero[5];
 };
 
 /* Records that found no room in the ring. */
@@ -107,7 +104,6 @@ struct kvc_row {
 	uint32_t swap_first; /* none of them lies before */
 	int status;          /* of the open; then of the last refused publish */
 	bool stopped;        /* nothing more is published */
-	bool barrier;        /* cut below a publish on its way: the next one waits for its answer */
 	bool opening;        /* an OPEN is on its way */
 	bool extending;      /* an EXTEND is on its way */
 	int extend_status;
@@ -118,8 +114,6 @@ struct kvc_row {
 	int32_t owed_next;
 	int32_t open_next;   /* kvp_open(): the rows of one call */
 	uint32_t open_index; /* and which request it is */
-	uint64_t ghost_step; /* last use of what was cut off, on ghost_timeline */
-	uint32_t ghost_timeline;
 	uint64_t refused[4]; /* free, draining, evictable blocks, limit, as the daemon said with an error */
 	/* The owner's, without the lock. */
 	uint32_t hashed; /* leading blocks whose hashes lie in the tables */

@@ -79,8 +79,7 @@ void kvc_row_set(struct kvp_client *client, uint32_t row, uint32_t index, int32_
 {
 	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
 
-	/* A ghost stays until its answer comes. */
-	cell->flags = (uint16_t)((cell->flags & KVC_CELL_GHOST) | flags);
+	cell->flags = flags;
 	cell->writer = writer;
 	kvc_row_put(client, row, index, id, generation);
 }

@@ -47,37 +47,19 @@ static void cut_private(struct kvp_seq *seq, uint32_t tokens)
 	set_lengths(seq, tokens, blocks);
 }
 
-/* A block whose publish is not answered: whether it stays ours shows when the answer comes. */
-static void make_ghost(struct kvc_cell *cell)
-{
-	cell->ghost_id = cell->id;
-	cell->ghost_generation = cell->generation;
-	cell->flags |= KVC_CELL_GHOST;
-}
-
 /* Positions [keep, posted) lose their references with the TRUNCATE; own copies of duplicates are given up. */
 static void drop_published(struct kvp_seq *seq, uint32_t keep)
 {
 	struct kvc_row *cold = kvc_seq_row(seq);
-	struct kvc_cell *cells = kvc_row_cells(seq->client, seq->row);
+	const struct kvc_cell *cells = kvc_row_cells(seq->client, seq->row);
 	uint32_t i;
 
 	for (i = cold->posted; i > keep; i--) {
-		struct kvc_cell *cell = &cells[i - 1];
-
-		if (i > cold->acked) {
-			make_ghost(cell);
-			continue;
-		}
-		if (cell->flags & KVC_CELL_DUPLICATE)
+		if (cells[i - 1].flags & KVC_CELL_DUPLICATE)
 			cold->swaps--;
 		kvc_row_give(seq, i - 1);
 	}
-	cold->barrier = cold->pending > 0;
-	cold->ghost_timeline = seq->last_timeline;
-	cold->ghost_step = seq->last_step;
-	cold->posted = keep;
-	cold->acked = cold->acked < keep ? cold->acked : keep;
+	cold->posted = cold->acked = keep;
 	cold->matched = cold->matched < keep ? cold->matched : keep;
 	if (cold->prompt_cached > keep * seq->block_tokens)
 		cold->prompt_cached = keep * seq->block_tokens;
@@ -115,6 +97,10 @@ static int cut_published(struct kvp_seq *seq, uint32_t tokens)
 	uint32_t posted = kvc_seq_row(seq)->posted;
 	int ret;
 
+	/* The daemon reads ids and hashes of the row when it takes a PUBLISH: until then they stay. */
+	if (kvc_seq_row(seq)->pending)
+		return kvc_fail(KVP_EBACKLOG, "a publish of what is to be cut is still on its way: "
+					      "kvp_sync(), then truncate again");
 	if (fresh && !engine->lease.free_count)
 		return kvc_fail(
 			KVP_ELEASE,
