@@ -49,6 +49,15 @@ static const char *state_name(const struct kvd_session *session)
 	}
 }
 
+/* The sink block is no block of the pool's size. */
+static uint32_t leased_blocks(const struct kvd_engine *engine)
+{
+	const struct kvd_block *sink = &engine->pool->block[engine->sink];
+
+	return engine->owned[KVW_BLOCK_LEASED].length -
+	       (sink->owner == engine && sink->record.state == KVW_BLOCK_LEASED);
+}
+
 static void add_engine(const struct kvd_session *session, struct kvw_item_CLIENT *item)
 {
 	struct kvd_attachment *attachment = session->attachment;
@@ -57,7 +66,7 @@ static void add_engine(const struct kvd_session *session, struct kvw_item_CLIENT
 
 	item->engine = engine->engine;
 	item->pool = kvw_text_of(attachment->pool->config->name);
-	item->leased = engine->owned[KVW_BLOCK_LEASED].length;
+	item->leased = leased_blocks(engine);
 	item->pending = engine->owned[KVW_BLOCK_PENDING].length;
 	item->draining = engine->owned[KVW_BLOCK_DRAINING].length;
 	item->waiting = kvd_engine_waiting(engine);
