@@ -20,7 +20,7 @@ static void commit(struct kvd_pool *pool, int32_t id)
 	kvd_directory_word(pool, id);
 }
 
-static enum kvd_list_kind kind_for(const struct kvd_block *block, bool data)
+static uint8_t kind_for(const struct kvd_block *block, bool data)
 {
 	switch (block->record.state) {
 	case KVW_BLOCK_FREE:
