@@ -20,6 +20,7 @@
 struct ctl_admin {
 	int fd;
 	uint64_t sequence;
+	bool is_admin;
 	const struct ctl_global *global;
 	uint8_t bytes[KVW_MAX_MESSAGE_BYTES];
 };
@@ -116,7 +117,14 @@ static int greet(struct ctl_admin *admin)
 	if (ret)
 		return tell(admin, "OpenSSL", ret);
 	hello.probe = kvw_bytes_of(probe, sizeof(probe));
-	return ctl_admin_call(admin, KVW_MSG_HELLO, &hello, &reply);
+	ret = ctl_admin_call(admin, KVW_MSG_HELLO, &hello, &reply);
+	admin->is_admin = !ret && reply.HELLO_OK.admin;
+	return ret;
+}
+
+bool ctl_admin_is_admin(const struct ctl_admin *admin)
+{
+	return admin->is_admin;
 }
 
 int ctl_admin_open(const struct ctl_global *global, struct ctl_admin **out)

@@ -6,6 +6,7 @@
 #ifndef KVPOOL_TOOLS_ADMIN_H
 #define KVPOOL_TOOLS_ADMIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl.h"
@@ -16,6 +17,8 @@ struct ctl_admin;
 /* Connects and greets. 0 or a negative error, told. */
 int ctl_admin_open(const struct ctl_global *global, struct ctl_admin **out);
 void ctl_admin_close(struct ctl_admin *admin);
+/* Whether the daemon lets this user administer it. */
+bool ctl_admin_is_admin(const struct ctl_admin *admin);
 
 /*
  * Sends `type` and waits for its answer (type + 1). Text and lists in *reply point into the connection's

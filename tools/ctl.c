@@ -49,11 +49,7 @@ static void print_help(FILE *out)
 	for (uint32_t i = 0; ctl_verbs[i]; i++)
 		fprintf(out, "  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
 	fputs("\nOptions of every verb:\n", out);
-	for (uint32_t i = 0; i < ctl_global_option_count; i++)
-		fprintf(out, "  --%s%s%-*s %s\n", ctl_global_options[i].name,
-			ctl_global_options[i].arg ? " " : "", (int)(23 - strlen(ctl_global_options[i].name)),
-			ctl_global_options[i].arg ? ctl_global_options[i].arg : "",
-			ctl_global_options[i].help);
+	ctl_options_print(ctl_global_options, ctl_global_option_count, out);
 	fputs("\n'kvpoolctl VERB --help' tells a verb's options. Exit codes: 0 good; 1 a check or a "
 	      "verification\n"
 	      "failed; 2 wrong usage; 3 no daemon, or it refused.\n",

@@ -219,6 +219,12 @@ static void print_row(const struct ctl_option *row, FILE *out)
 	fputc('\n', out);
 }
 
+void ctl_options_print(const struct ctl_option *rows, uint32_t count, FILE *out)
+{
+	for (uint32_t i = 0; i < count; i++)
+		print_row(&rows[i], out);
+}
+
 void ctl_options_help(const struct ctl_verb *verb, FILE *out)
 {
 	fprintf(out, "usage: kvpoolctl %s [OPTION...]%s%s\n%s.\n", verb->name, *verb->operands ? " " : "",
@@ -226,8 +232,6 @@ void ctl_options_help(const struct ctl_verb *verb, FILE *out)
 	if (verb->description)
 		fprintf(out, "%s\n", verb->description);
 	fputs("\nOptions:\n", out);
-	for (uint32_t i = 0; i < verb->option_count; i++)
-		print_row(&verb->options[i], out);
-	for (uint32_t i = 0; i < ctl_global_option_count; i++)
-		print_row(&ctl_global_options[i], out);
+	ctl_options_print(verb->options, verb->option_count, out);
+	ctl_options_print(ctl_global_options, ctl_global_option_count, out);
 }

@@ -48,6 +48,8 @@ int ctl_globals_parse(int argc, char **argv, void *global, char *error, size_t c
 int ctl_option_given(const struct ctl_verb *verb, const void *options, const char *name);
 
 void ctl_options_help(const struct ctl_verb *verb, FILE *out);
+/* Rows as --help shows them. */
+void ctl_options_print(const struct ctl_option *rows, uint32_t count, FILE *out);
 
 /* Decimal number, nothing else around it, within [min, max]. 0 or -EINVAL, -ERANGE. */
 int ctl_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);

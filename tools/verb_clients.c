@@ -35,7 +35,7 @@ static json_t *client_json(const struct kvw_item_CLIENT *client)
 	ctl_json_u64(object, "holds", client->holds);
 	ctl_json_u64(object, "ring_waiting", client->ring_waiting);
 	ctl_json_u64(object, "tenant_blocks", client->tenant_blocks);
-	if (client->quota_blocks == UINT64_MAX)
+	if (!client->quota_blocks || client->quota_blocks == UINT64_MAX)
 		ctl_json_null(object, "quota_blocks");
 	else
 		ctl_json_u64(object, "quota_blocks", client->quota_blocks);

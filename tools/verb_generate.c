@@ -18,7 +18,7 @@ struct options {
 static const struct ctl_option table[] = {
 	{"requests", CTL_U32, "N", "1000", NULL, 1, REP_MAX_REQUESTS, FIELD(requests), "requests to make"},
 	{"seed", CTL_U64, "N", "1", NULL, 0, UINT64_MAX, FIELD(seed), "equal seeds give equal traces"},
-	{"users", CTL_U32, "N", "32", NULL, 1, REP_GENERATE_MAX_USERS, FIELD(users),
+	{"users", CTL_U32, "N", "16", NULL, 1, REP_GENERATE_MAX_USERS, FIELD(users),
 	 "who talk at the same time"},
 	{"system-prompts", CTL_U32, "N", "8", NULL, 1, 100000, FIELD(system_prompts),
 	 "shared beginnings of conversations"},

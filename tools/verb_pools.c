@@ -47,7 +47,7 @@ static json_t *pool_json(const struct kvw_item_POOL_ITEM *pool)
 	ctl_json_text(object, "policy", pool->policy);
 	ctl_json_u64(object, "epoch", pool->epoch);
 	ctl_json_u64(object, "engines", pool->engines);
-	if (pool->quota_blocks == UINT64_MAX)
+	if (!pool->quota_blocks || pool->quota_blocks == UINT64_MAX)
 		ctl_json_null(object, "quota_blocks");
 	else
 		ctl_json_u64(object, "quota_blocks", pool->quota_blocks);
@@ -86,7 +86,7 @@ static void add_geometry(struct ctl_table *table, const struct kvw_item_POOL_ITE
 	add_name(table, pool->memory);
 	add_name(table, pool->policy);
 	ctl_table_number(table, pool->engines);
-	if (pool->quota_blocks == UINT64_MAX)
+	if (!pool->quota_blocks || pool->quota_blocks == UINT64_MAX)
 		ctl_table_text(table, "none");
 	else
 		ctl_table_number(table, pool->quota_blocks);

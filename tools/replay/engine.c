@@ -103,6 +103,7 @@ static int open_engine(struct rep_engine *engine)
 	ret = rep_planes_init(&engine->planes, engine->client, &engine->pool);
 	if (ret)
 		return rep_engine_fail(engine, "planes (a pool of opaque planes takes --metadata-only)", ret);
+	atomic_store(&engine->run->shared->block_bytes, engine->planes.block_bytes);
 	ret = rep_attention_init(&engine->attention, &engine->planes, &engine->pool, options->batch,
 				 options->heads);
 	if (ret)

@@ -105,8 +105,8 @@ static void take_event(const struct rep_run *run, struct rep_fleet_result *resul
 }
 
 /* Reads events until every engine has closed its end. */
-static void listen(const struct rep_run *run, int fd, struct rep_progress *progress,
-		   struct rep_fleet_result *result)
+static void watch(const struct rep_run *run, int fd, struct rep_progress *progress,
+		  struct rep_fleet_result *result)
 {
 	struct pollfd entry = {.fd = fd, .events = POLLIN};
 	struct rep_event event;
@@ -178,7 +178,7 @@ int rep_fleet_run(struct rep_run *run, struct rep_fleet_result *result)
 	if (ret)
 		atomic_store(&run->shared->stop, 1);
 	rep_progress_init(&progress, run);
-	listen(run, fds[0], &progress, result);
+	watch(run, fds[0], &progress, result);
 	rep_progress_clear();
 	reap(pids, started, result);
 	close(fds[0]);

@@ -28,13 +28,13 @@
 #define OUTPUT_MEDIAN 129.0
 #define OUTPUT_SIGMA 0.99
 #define OUTPUT_MAX 1000u
-#define MESSAGE_MEDIAN 300.0
+#define MESSAGE_MEDIAN 230.0
 #define MESSAGE_SIGMA 0.9
-#define SYSTEM_MEDIAN 300.0
+#define SYSTEM_MEDIAN 350.0
 #define SYSTEM_SIGMA 0.35
 #define SYSTEM_MIN 64u
-/* A conversation goes on after a turn with this chance: 2.2 turns on average. */
-#define NEXT_TURN 0.55
+/* A conversation goes on after a turn with this chance: 2.5 turns on average. */
+#define NEXT_TURN 0.6
 /* Mean time from one turn of a user to the next. */
 #define THINK_MS 20000.0
 

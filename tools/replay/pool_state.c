@@ -53,7 +53,7 @@ static int find_item(struct kvw_list pools, const char *name, struct rep_pool_st
 	return -KVP_ENOPOOL;
 }
 
-static int read_with(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
+static int read_counted(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
 {
 	struct kvw_msg_STATUS status = {0};
 	struct kvw_msg_POOLS pools = {0};
@@ -65,7 +65,38 @@ static int read_with(struct ctl_admin *admin, const char *name, struct rep_pool_
 	ctl_safe(reply.STATUS_OK.event_loop, out->event_loop, sizeof(out->event_loop));
 	out->longest_turn_us = reply.STATUS_OK.longest_turn_us;
 	ret = ctl_admin_call(admin, KVW_MSG_POOLS, &pools, &reply);
-	return ret ? ret : find_item(reply.POOLS_OK.pools, name, out);
+	if (!ret)
+		ret = find_item(reply.POOLS_OK.pools, name, out);
+	out->counted = !ret;
+	return ret;
+}
+
+/* What every client may ask. */
+static int read_geometry(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
+{
+	struct kvw_msg_POOL pool = {.name = kvw_text_of(name ? name : "")};
+	union kvw_any reply;
+	int ret = ctl_admin_call(admin, KVW_MSG_POOL, &pool, &reply);
+
+	if (ret)
+		return ret;
+	ctl_safe(reply.POOL_OK.name, out->name, sizeof(out->name));
+	ctl_safe(reply.POOL_OK.memory, out->memory, sizeof(out->memory));
+	out->blocks = reply.POOL_OK.data_blocks;
+	out->block_tokens = reply.POOL_OK.block_tokens;
+	out->bytes = reply.POOL_OK.bytes;
+	return 0;
+}
+
+static int read_with(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
+{
+	int ret =
+		ctl_admin_is_admin(admin) ? read_counted(admin, name, out) : read_geometry(admin, name, out);
+
+	/* Both divide by it. */
+	if (!ret && (!out->block_tokens || out->block_tokens > KVW_MAX_BLOCK_TOKENS))
+		ret = -KVP_EPROTO;
+	return ret;
 }
 
 int rep_pool_state_read(const struct ctl_global *global, const char *name, struct rep_pool_state *out)

@@ -10,6 +10,7 @@
 #include "ipc/shm.h"
 
 struct rep_pool_state {
+	bool counted; /* false: the daemon gave the geometry alone, because this user may not administer it */
 	char name[KVW_MAX_NAME_BYTES + 1];
 	char memory[KVW_MAX_NAME_BYTES + 1];
 	char policy[KVW_MAX_NAME_BYTES + 1];

@@ -98,7 +98,7 @@ static int make_trace(const struct rep_options *options, struct rep_trace *out)
 {
 	struct rep_generate params = {.seed = options->seed,
 				      .requests = options->generate,
-				      .users = 32,
+				      .users = 16,
 				      .system_prompts = 8,
 				      .block_tokens = options->trace_block_tokens
 							      ? options->trace_block_tokens
@@ -178,9 +178,25 @@ static int choose_target(struct rep_run *run, uint32_t block_tokens, uint8_t *re
 	return CTL_OK;
 }
 
-static void print_plan(const struct rep_run *run, const struct rep_pool_state *pool)
+static void print_work(const struct rep_run *run)
 {
 	const struct rep_options *options = run->options;
+
+	if (options->metadata_only) {
+		fputs("look-ups alone\n", stderr);
+		return;
+	}
+	fprintf(stderr, "%u engines, batch %u, ", run->engines, options->batch);
+	if (options->attention_every)
+		fprintf(stderr, "%u heads, attention at every %uth step, every %uth row compared, ",
+			options->heads, options->attention_every, options->compare_every);
+	else
+		fputs("no attention, ", stderr);
+	fprintf(stderr, "system calls counted by %s\n", rep_counting_name(run->counting));
+}
+
+static void print_plan(const struct rep_run *run, const struct rep_pool_state *pool)
+{
 	char text[4][CTL_TEXT_BYTES];
 
 	fprintf(stderr, "pool '%s': %s blocks of %s tokens, %s (%s), policy %s, event loop %s\n", pool->name,
@@ -190,18 +206,9 @@ static void print_plan(const struct rep_run *run, const struct rep_pool_state *p
 		pool->event_loop);
 	fprintf(stderr, "trace: %s requests, %u tokens an id; ",
 		ctl_number(run->trace->count, text[3], sizeof(text[3])), run->trace->block_tokens);
-	if (options->metadata_only)
-		fputs("look-ups alone\n", stderr);
-	else
-		fprintf(stderr,
-			"%u engines, batch %u, %u heads, attention at every %uth step, every %uth row "
-			"compared, "
-			"system calls counted by %s\n",
-			run->engines, options->batch, options->heads, options->attention_every,
-			options->compare_every, rep_counting_name(run->counting));
+	print_work(run);
 }
 
-/* The rows that every engine writes and the main process sums. */
 static int run_engines(struct rep_run *run, struct rep_report *report)
 {
 	int ret;
@@ -233,11 +240,6 @@ static int compute_ideal(const struct rep_run *run, const struct rep_pool_state 
 	return ret ? CTL_FAULT : CTL_OK;
 }
 
-static uint64_t block_bytes(const struct rep_pool_state *pool)
-{
-	return pool->blocks ? pool->bytes / pool->blocks : 0;
-}
-
 /* Everything between two looks at the daemon's counters. */
 static int run_counted(struct rep_run *run, struct rep_report *report)
 {
@@ -246,11 +248,10 @@ static int run_counted(struct rep_run *run, struct rep_report *report)
 	int code = run_engines(run, report);
 
 	report->wall_s = (double)(kvw_now_ns() - began_ns) / 1e9;
-	report->after = report->before;
 	if (rep_pool_state_settle(&options->global, options->pool, report->before.engines, &report->after))
 		return CTL_DAEMON;
-	report->counted = !report->before.engines && !report->after.engines;
-	report->block_bytes = block_bytes(&report->after);
+	report->counted = report->before.counted && !report->before.engines && !report->after.engines;
+	report->block_bytes = atomic_load(&run->shared->block_bytes);
 	rep_report_sum(report);
 	return code;
 }

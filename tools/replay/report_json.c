@@ -36,9 +36,14 @@ static void add_what(json_t *root, const struct rep_report *report)
 	number_or_null(root, "blocks", report->after.blocks, report->after.blocks);
 	number_or_null(root, "block_tokens", report->after.block_tokens, report->after.block_tokens);
 	number_or_null(root, "pool_bytes", report->after.bytes, report->after.bytes);
-	ctl_json_string(root, "event_loop", report->after.event_loop);
 	ctl_json_string(root, "memory", report->after.memory);
-	ctl_json_string(root, "policy", report->after.policy);
+	if (report->after.counted) {
+		ctl_json_string(root, "event_loop", report->after.event_loop);
+		ctl_json_string(root, "policy", report->after.policy);
+	} else {
+		ctl_json_null(root, "event_loop");
+		ctl_json_null(root, "policy");
+	}
 }
 
 static void add_hits(json_t *root, const struct rep_report *report)

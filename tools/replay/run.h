@@ -99,7 +99,8 @@ struct rep_stats {
 
 struct rep_shared {
 	_Atomic uint32_t inject_claimed;
-	_Atomic uint32_t stop; /* an engine failed: the others end */
+	_Atomic uint32_t stop;        /* an engine failed: the others end */
+	_Atomic uint64_t block_bytes; /* of KV in a block, as the engines found it */
 	struct rep_stats stats[REP_MAX_ENGINES];
 };
 
