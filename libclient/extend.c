@@ -30,11 +30,18 @@ int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 	for (i = op->first; i < op->first + completion->granted; i++) {
 		struct kvw_answer answer = kvc_load_answer(&answers[i]);
 
-		ret = kvc_lease_adopt(client, answer.id, answer.generation);
+		/* Given up meanwhile: its places may be taken. */
+		if (!cold->extending)
+			ret = kvc_lease_add(client, answer.id, answer.generation);
+		else
+			ret = kvc_lease_adopt(client, answer.id, answer.generation);
 		if (ret)
 			return ret;
-		kvc_row_set(client, op->row, i, answer.id, answer.generation, 0, client->session);
+		if (cold->extending)
+			kvc_row_set(client, op->row, i, answer.id, answer.generation, 0, client->session);
 	}
+	if (!cold->extending)
+		return 0;
 	cold->extending = false;
 	cold->extended = completion->granted;
 	cold->extend_status = completion->status;
@@ -45,6 +52,15 @@ int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 	atomic_fetch_or_explicit(&engine->seqs[op->row].inbox, KVC_INBOX_EXTENDED, memory_order_relaxed);
 	kvc_close_advance(client, op->row);
 	return 0;
+}
+
+bool kvc_extend_runs(struct kvp_seq *seq)
+{
+	struct kvc_row *cold = kvc_seq_row(seq);
+
+	if (cold->extending && atomic_load_explicit(&seq->client->gone, memory_order_relaxed))
+		cold->extending = false;
+	return cold->extending;
 }
 
 void kvc_extend_take(struct kvp_seq *seq)
@@ -102,7 +118,9 @@ static int extend(struct kvp_seq *seq, uint64_t tokens, uint64_t deadline_ns)
 			"%llu tokens behind %u, rows have room for %u blocks of %u: raise max_seq_tokens",
 			(unsigned long long)tokens, seq->staged, row_blocks, seq->block_tokens);
 	need = kvc_blocks_for((uint32_t)(seq->staged + tokens), seq->block_tokens) - seq->blocks;
-	ret = kvc_wait(client, deadline_ns, try_post, arg);
+	ret = kvc_need_daemon(client);
+	if (!ret)
+		ret = kvc_wait(client, deadline_ns, try_post, arg);
 	if (!ret)
 		ret = kvc_wait(client, deadline_ns, is_answered, seq);
 	if (ret)

@@ -6,6 +6,7 @@
 
 #include "client.h"
 #include "error.h"
+#include "extend.h"
 #include "mirror.h"
 #include "params.h"
 #include "publish.h"
@@ -119,7 +120,7 @@ int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need)
 			KVP_ELIMIT,
 			"%u tokens behind %u, rows have room for %u blocks of %u: raise max_seq_tokens",
 			tokens, seq->staged, row_blocks, seq->block_tokens);
-	if (kvc_seq_row(seq)->extending)
+	if (kvc_extend_runs(seq))
 		return kvc_fail(KVP_ELEASE, "an extend of the sequence is still on its way");
 	*out_need = kvc_blocks_for((uint32_t)end, seq->block_tokens) - seq->blocks;
 	return 0;

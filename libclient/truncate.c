@@ -7,6 +7,7 @@
 
 #include "client.h"
 #include "error.h"
+#include "extend.h"
 #include "mirror.h"
 #include "post.h"
 #include "publish.h"
@@ -121,7 +122,7 @@ static int truncate_to(struct kvp_seq *seq, uint32_t tokens)
 {
 	const struct kvc_row *cold = kvc_seq_row(seq);
 
-	if (cold->extending)
+	if (kvc_extend_runs(seq))
 		return kvc_fail(KVP_ESTATE, "an extend of the sequence is still on its way");
 	if (tokens / seq->block_tokens < cold->posted)
 		return cut_published(seq, tokens);
