@@ -10,22 +10,23 @@
 /* Below this a turn is not worth a second look at the scheduler's counts. */
 #define LONG_TURN_US 200u
 
-uint64_t kvd_now_us(void)
+static uint64_t clock_us(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
-static uint64_t microseconds(const struct timeval *time)
+uint64_t kvd_now_us(void)
 {
-	return (uint64_t)time->tv_sec * 1000000u + (uint64_t)time->tv_usec;
+	return clock_us(CLOCK_MONOTONIC);
 }
 
-static uint64_t cpu_us(const struct rusage *usage)
+/* The thread's processor time: rusage has it too, but only as of the last tick. */
+static uint64_t cpu_us(void)
 {
-	return microseconds(&usage->ru_utime) + microseconds(&usage->ru_stime);
+	return clock_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void kvd_turn_begin(struct kvd_turn_clock *clock)
@@ -36,8 +37,9 @@ void kvd_turn_begin(struct kvd_turn_clock *clock)
 		return;
 	clock->running = true;
 	getrusage(RUSAGE_THREAD, &usage);
-	clock->begin_cpu_us = cpu_us(&usage);
 	clock->begin_preemptions = usage.ru_nivcsw;
+	clock->begin_blocks = usage.ru_nvcsw;
+	clock->begin_cpu_us = cpu_us();
 	clock->begin_us = kvd_now_us();
 }
 
@@ -49,9 +51,9 @@ static uint64_t own_time(const struct kvd_turn_clock *clock, uint64_t elapsed_us
 	if (elapsed_us < LONG_TURN_US)
 		return elapsed_us;
 	getrusage(RUSAGE_THREAD, &usage);
-	if (usage.ru_nivcsw == clock->begin_preemptions)
+	if (usage.ru_nivcsw == clock->begin_preemptions || usage.ru_nvcsw != clock->begin_blocks)
 		return elapsed_us;
-	return cpu_us(&usage) - clock->begin_cpu_us;
+	return cpu_us() - clock->begin_cpu_us;
 }
 
 void kvd_turn_end(struct kvd_turn_clock *clock)
