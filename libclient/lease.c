@@ -229,14 +229,24 @@ static uint32_t return_draining(struct kvp_client *client, uint32_t timeline, ui
 	return lease->returns_tail - first;
 }
 
-/* Above the high mark: free ones first, then those that wait for a step; the daemon waits for it in our stead. */
+/* Free blocks that the engine wants to have at least. */
+static uint32_t floor_of(const struct kvc_lease *lease)
+{
+	return lease->low > lease->wanted ? lease->low : lease->wanted;
+}
+
+/*
+ * Above the high mark: free ones, as far as the low mark allows; then those that wait for a step, for which the daemon waits in our stead.
+ * (Free ones below the low mark would be asked for again at once.)
+ */
 static void trim(struct kvp_client *client)
 {
 	struct kvc_lease *lease = &client->engine->lease;
 	uint32_t held = lease->free_count + lease->draining_count;
+	uint32_t spare = lease->free_count > floor_of(lease) ? lease->free_count - floor_of(lease) : 0;
 	uint32_t t, done;
 
-	return_free(client, held - lease->high);
+	return_free(client, held - lease->high < spare ? held - lease->high : spare);
 	for (t = 0; t < KVW_TIMELINES; t++) {
 		do {
 			held = lease->free_count + lease->draining_count;
@@ -250,7 +260,7 @@ static void trim(struct kvp_client *client)
 /* Blocks to ask for now: none above the low mark; then up to the high mark, counting what drains, but at least to the low mark. */
 static uint32_t shortage(const struct kvc_lease *lease)
 {
-	uint32_t low = lease->low > lease->wanted ? lease->low : lease->wanted;
+	uint32_t low = floor_of(lease);
 	uint32_t held = lease->free_count + lease->draining_count;
 	uint32_t count = low > lease->free_count ? low - lease->free_count : 0;
 
@@ -284,7 +294,7 @@ void kvc_lease_pump(struct kvp_client *client)
 		return;
 	if (lease->free_count + lease->draining_count > lease->high)
 		trim(client);
-	if (!lease->asking && (lease->free_count < lease->low || lease->free_count < lease->wanted))
+	if (!lease->asking && lease->free_count < floor_of(lease))
 		ask(client);
 	if (lease->asking && !lease->rung && lease->free_count < lease->critical) {
 		lease->rung = true;
