@@ -93,6 +93,7 @@ static void carve_all(struct carver *carver, struct kvp_batch *batch)
 	carve_positions(carver, n, &batch->now);
 	batch->kv = carve(carver, n, sizeof(*batch->kv));
 	batch->changed = carve(carver, n, sizeof(*batch->changed));
+	batch->lacking = carve(carver, n, sizeof(struct kvp_seq *));
 	batch->filled = carve(carver, n, sizeof(*batch->filled));
 	for (i = 0; i < batch->slots; i++) {
 		carve_positions(carver, n, &batch->slot[i].had);

@@ -59,9 +59,10 @@ struct kvp_batch {
 
 	struct kvp_seq **seqs; /* [max_seqs] */
 	struct kvc_positions now;
-	uint32_t *kv;      /* tokens attended */
-	uint32_t *changed; /* positions, for the passes over arrays */
-	uint32_t *filled;  /* sequences of a settle that filled a block */
+	uint32_t *kv;             /* tokens attended */
+	uint32_t *changed;        /* positions, for the passes over arrays */
+	struct kvp_seq **lacking; /* sequences of a reserve that need blocks */
+	uint32_t *filled;         /* sequences of a settle that filled a block */
 	uint32_t *staged_mirror;
 
 	struct kvc_slot slot[KVW_MAX_SLOTS];

@@ -38,7 +38,7 @@ static void read_inboxes(const struct kvp_batch *batch)
 			kvc_read_inbox(batch->seqs[i]);
 }
 
-/* Blocks that each lacks: batch->changed[] lists who, batch->kv[] how many. Under the lock. */
+/* Blocks that each lacks: batch->lacking[] lists who, batch->kv[] how many. Under the lock. */
 static int count_needs(struct kvp_batch *batch, const uint32_t *tokens, uint32_t *out_short,
 		       uint32_t *out_need)
 {
@@ -57,7 +57,7 @@ static int count_needs(struct kvp_batch *batch, const uint32_t *tokens, uint32_t
 		ret = kvc_reserve_check(seq, tokens_of(tokens, i), &need);
 		if (ret)
 			return ret;
-		batch->changed[lacking] = i;
+		batch->lacking[lacking] = seq;
 		batch->kv[lacking++] = need;
 		total += need;
 	}
@@ -71,7 +71,6 @@ int kvp_batch_reserve(struct kvp_batch *batch, const uint32_t *tokens)
 	struct kvp_client *client = batch->client;
 	uint32_t lacking = 0;
 	uint32_t need = 0;
-	uint32_t i;
 	int ret = kvc_enter(client);
 
 	if (ret)
@@ -82,8 +81,8 @@ int kvp_batch_reserve(struct kvp_batch *batch, const uint32_t *tokens)
 	ret = count_needs(batch, tokens, &lacking, &need);
 	if (!ret && need > client->engine->lease.free_count)
 		ret = kvc_reserve_fail(client->engine, need);
-	for (i = 0; !ret && i < lacking; i++)
-		kvc_row_append(batch->seqs[batch->changed[i]], batch->kv[i]);
+	if (!ret)
+		kvc_reserve_append(batch->lacking, batch->kv, lacking);
 	pthread_mutex_unlock(&client->lock);
 	return ret;
 }

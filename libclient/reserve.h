@@ -12,6 +12,8 @@ struct kvc_engine;
 
 /* Blocks that `tokens` more behind staged need. Under the lock. */
 int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need);
+/* Puts needs[i] blocks, which the lease has, behind seqs[i]. Under the lock. */
+void kvc_reserve_append(struct kvp_seq *const *seqs, const uint32_t *needs, uint32_t n);
 /* -KVP_ELEASE with the lease's numbers. */
 int kvc_reserve_fail(const struct kvc_engine *engine, uint32_t need);
 

@@ -137,6 +137,17 @@ int kvc_reserve_fail(const struct kvc_engine *engine, uint32_t need)
 			lease->refusal ? kvp_error_text(lease->refusal) : "");
 }
 
+void kvc_reserve_append(struct kvp_seq *const *seqs, const uint32_t *needs, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		kvc_row_append(seqs[i], needs[i]);
+	/* Now, not by the next call: what falls below a mark here is asked for here. */
+	if (n)
+		kvc_lease_pump(seqs[0]->client);
+}
+
 int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens)
 {
 	struct kvp_client *client = seq->client;
@@ -153,7 +164,7 @@ int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens)
 	if (!ret && need > client->engine->lease.free_count)
 		ret = kvc_reserve_fail(client->engine, need);
 	else if (!ret && need)
-		kvc_row_append(seq, need);
+		kvc_reserve_append(&seq, &need, 1);
 	pthread_mutex_unlock(&client->lock);
 	return ret;
 }
