@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,13 +58,10 @@ static int is_lost(int error)
 
 int kvc_control_look(struct kvp_client *client)
 {
-	char byte;
-	ssize_t got;
+	/* Not by reading ahead: a late answer that nobody waits for would hide the end behind it. */
+	struct pollfd entry = {.fd = client->control.socket_fd, .events = POLLRDHUP};
 
-	if (atomic_load_explicit(&client->gone, memory_order_relaxed))
-		return lost(client);
-	got = recv(client->control.socket_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	if (got == 0 || (got < 0 && is_lost(-errno)))
+	if (atomic_load_explicit(&client->gone, memory_order_relaxed) || poll(&entry, 1, 0) > 0)
 		return lost(client);
 	return 0;
 }
@@ -93,9 +89,10 @@ static int send_request(struct kvp_client *client, uint64_t deadline_ns, const u
 			return kvc_fail(ETIMEDOUT, "the daemon did not take a request in time");
 		poll(&entry, 1, wait_ms);
 	}
-	if (ret >= 0)
+	/* Closed already: a last word may lie in our queue, and says more than the end. */
+	if (ret >= 0 || is_lost(ret))
 		return 0;
-	return is_lost(ret) ? lost(client) : kvc_fail_plain(ret, "sending to the daemon");
+	return kvc_fail_plain(ret, "sending to the daemon");
 }
 
 static int error_of(const struct kvw_msg_ERROR *error)
@@ -115,6 +112,11 @@ static int take_answer(struct kvp_client *client, size_t length, uint32_t type, 
 
 	if (ret)
 		return kvc_break(client, "an unreadable message");
+	if (!envelope.sequence && envelope.type == KVW_MSG_ERROR) {
+		/* Its last word before it closes the connection. */
+		atomic_store_explicit(&client->gone, -KVP_EDAEMON, memory_order_relaxed);
+		return error_of(&answer->ERROR);
+	}
 	if (envelope.sequence < client->control.sequence)
 		return 0;
 	if (envelope.sequence > client->control.sequence)
