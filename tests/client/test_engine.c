@@ -43,7 +43,7 @@ static struct engine attach_as(const struct kvt_daemon *daemon, const char *mode
 		.size = sizeof(connect), .path = daemon->socket, .timeout_ms = WAIT_MS};
 	const struct kvp_identity identity[2] = {{"weights", model}, {"kv_dtype", "bf16"}};
 	struct kvp_attach_params params = {.size = sizeof(params),
-					   .max_seqs = 8,
+					   .max_seqs = 12,
 					   .max_seq_tokens = 512,
 					   .flags = flags,
 					   .lease_high = high,
