@@ -128,14 +128,13 @@ static int handle(void *user, const char *section, const char *key, const char *
 /* inih has one opaque pointer for reader and handler each; both get ours. */
 static int parse(struct reader *reader)
 {
+	char at[KVD_WHERE_BYTES];
 	int ret = ini_parse_stream(read_line, reader, handle, reader);
 
 	if (reader->error)
 		return reader->error;
 	if (ret > 0) {
 		reader->line = (unsigned)ret;
-		char at[KVD_WHERE_BYTES];
-
 		return kvd_load_fail(reader->load, where(reader, at, sizeof(at)),
 				     "the line is neither '[section]' nor 'key = value'; correct it");
 	}

@@ -20,9 +20,10 @@ skip() {
 	exit 77
 }
 
-# The word in brackets is the one in force.
+# A second signal must not end this half-way: shrinking the pool takes a while.
 restore() {
-	trap - EXIT HUP INT TERM
+	trap '' HUP INT TERM
+	trap - EXIT
 	[ -z "$old_thp" ] || echo "$old_thp" >"$thp"
 	[ -z "$old_huge" ] || echo "$old_huge" >"$huge"
 }
@@ -32,11 +33,16 @@ restore() {
 [ -w "$thp" ] || skip "$thp can't be written"
 [ -w "$huge" ] || skip "$huge can't be written"
 
+# One at a time: two would take each other's setting for the one to restore.
+exec 9<"$huge"
+flock 9 || skip "flock is missing"
+
 trap restore EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# The word in brackets is the one in force.
 word=$(sed 's/.*\[\(.*\)\].*/\1/' "$thp")
 count=$(cat "$huge")
 echo advise 2>/dev/null >"$thp" || skip "$thp refuses 'advise'"
@@ -49,7 +55,7 @@ if [ "$count" -lt "$wanted" ]; then
 fi
 
 if [ $# -eq 1 ] && [ -f "$1/CTestTestfile.cmake" ]; then
-	ctest --test-dir "$1" -L '^hugepages$' --output-on-failure --no-tests=error
+	ctest --test-dir "$1" -L '^hugepages$' --output-on-failure --no-tests=error 9<&-
 else
-	"$@"
+	"$@" 9<&-
 fi

@@ -202,6 +202,23 @@ static void sizes_take_units(void **state)
 	}
 }
 
+static void a_socket_path_may_fill_its_address(void **state)
+{
+	char option[16 + 109];
+	struct config_loaded loaded;
+
+	(void)state;
+	snprintf(option, sizeof(option), "--socket=/%0106d", 0);
+	loaded = CONFIG_LOAD("[pool a]\nblocks=1\n", option);
+	config_assert_loads(&loaded);
+	assert_int_equal(strlen(loaded.config.socket), 107);
+	kvd_config_free(&loaded.config);
+	snprintf(option, sizeof(option), "--socket=/%0107d", 0);
+	loaded = CONFIG_LOAD("[pool a]\nblocks=1\n", option);
+	config_assert_refused(&loaded, (const char *const[]){"socket", "108 bytes", "limit of 107", NULL},
+			      "path");
+}
+
 static void the_command_line_wins_over_the_file(void **state)
 {
 	struct config_loaded loaded =
@@ -348,6 +365,7 @@ int main(void)
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(every_choice_is_its_number),
 		cmocka_unit_test(sizes_take_units),
+		cmocka_unit_test(a_socket_path_may_fill_its_address),
 		cmocka_unit_test(the_command_line_wins_over_the_file),
 		cmocka_unit_test(a_daemon_can_start_without_a_file),
 		cmocka_unit_test(a_section_may_be_opened_again),

@@ -52,6 +52,7 @@ static void a_wrong_file_is_refused_at_its_line(void **state)
 		{"[pool a]\nblocks=1\ntables_limit=64\n", {":3:", "tables_limit", "65536"}},
 		{"[pool a]\nblocks=1\ntables_limit=65G\n", {":3:", "tables_limit", "64G"}},
 		{"[pool a]\nblocks=1\ntables_limit=18446744073709551615G\n", {":3:", "tables_limit", "64G"}},
+		{"[pool a]\nblocks=1\ntables_limit=17179869185G\n", {":3:", "tables_limit", "64G"}},
 		{"[pool a]\nblocks=1\ntables_limit=1T\n", {":3:", "'1T'", "not a size"}},
 		{"[pool a]\nblocks=1\ntables_limit=1GB\n", {":3:", "'1GB'", "not a size"}},
 		{"[pool a]\nblocks=1\ntables_limit=G\n", {":3:", "'G'", "not a size"}},

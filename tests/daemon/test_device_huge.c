@@ -43,6 +43,21 @@ static uint64_t unpromised(void)
 	return huge.unpromised;
 }
 
+/* What a client does between the daemon's mapping and its copy. */
+static void (*before_pread)(void);
+
+ssize_t __real_pread(int fd, void *out, size_t length, off_t offset);
+ssize_t __wrap_pread(int fd, void *out, size_t length, off_t offset);
+ssize_t __wrap_pread(int fd, void *out, size_t length, off_t offset)
+{
+	void (*act)(void) = before_pread;
+
+	before_pread = NULL;
+	if (act)
+		act();
+	return __real_pread(fd, out, length, offset);
+}
+
 static void pages_are_promised_when_the_pool_is_made(void **state)
 {
 	uint64_t before = unpromised();
@@ -109,6 +124,38 @@ static void writing_into_a_hole_without_pages_is_an_error_and_no_signal(void **s
 	ops->destroy(pool);
 }
 
+static int hole_fd;
+static struct kvd_memory *taker;
+
+/* Gives the page of the second block away, and lets another pool have it. */
+static void punch_and_take(void)
+{
+	assert_int_equal(fallocate(hole_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)KVD_HUGE_BYTES,
+				   (off_t)KVD_HUGE_BYTES),
+			 0);
+	taker = make(KVD_PAGES_HUGETLB, KVD_HUGE_BYTES);
+	fill(taker);
+}
+
+static void a_hole_punched_during_a_write_is_an_error_and_no_signal(void **state)
+{
+	uint64_t pages = unpromised();
+	struct kvd_memory *pool = make(KVD_PAGES_HUGETLB, 2 * KVD_HUGE_BYTES);
+	struct kvd_memory *rest = make(KVD_PAGES_HUGETLB, (pages - 2) * KVD_HUGE_BYTES);
+
+	(void)state;
+	fill(pool);
+	fill(rest);
+	assert_int_equal(ops->session_fd(pool, 1, &hole_fd), 0);
+	before_pread = punch_and_take;
+	assert_int_equal(ops->write(pool, KVD_HUGE_BYTES, "abc", 4), -EIO);
+	assert_null(before_pread);
+	close(hole_fd);
+	ops->destroy(taker);
+	ops->destroy(rest);
+	ops->destroy(pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,6 +163,7 @@ int main(void)
 		cmocka_unit_test(automatic_pages_are_huge_while_they_last),
 		cmocka_unit_test(filled_transparent_pages_are_huge),
 		cmocka_unit_test(writing_into_a_hole_without_pages_is_an_error_and_no_signal),
+		cmocka_unit_test(a_hole_punched_during_a_write_is_an_error_and_no_signal),
 	};
 	char word[32];
 

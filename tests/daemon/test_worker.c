@@ -153,6 +153,31 @@ static void the_sixty_fifth_job_is_refused_until_one_is_told(void **state)
 	kvd_worker_stop(worker);
 }
 
+static bool has_run_64(void *arg)
+{
+	return ((struct diary *)arg)->ran_count == 64;
+}
+
+/* Its place is not free: the completions would overwrite each other. */
+static void jobs_that_ran_but_were_not_told_keep_their_places(void **state)
+{
+	struct diary diary;
+	struct kvd_worker *worker = start(&diary);
+	struct entry entries[64];
+
+	(void)state;
+	for (int i = 0; i < 64; i++) {
+		entries[i] = (struct entry){&diary, i};
+		assert_int_equal(kvd_worker_submit(worker, "note", note_run, note_done, &entries[i]), 0);
+	}
+	kvt_wait_until(has_run_64, &diary);
+	assert_int_equal(kvd_worker_submit(worker, "note", note_run, note_done, &entries[0]), -EAGAIN);
+	deliver_until(worker, &diary.told_count, 64);
+	for (int i = 0; i < 64; i++)
+		assert_int_equal(diary.told[i], i * 10);
+	kvd_worker_stop(worker);
+}
+
 static void stopping_cancels_the_running_job_and_those_behind_it(void **state)
 {
 	struct diary diary;
@@ -330,6 +355,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jobs_run_in_order_and_are_told_here),
 		cmocka_unit_test(the_sixty_fifth_job_is_refused_until_one_is_told),
+		cmocka_unit_test(jobs_that_ran_but_were_not_told_keep_their_places),
 		cmocka_unit_test(stopping_cancels_the_running_job_and_those_behind_it),
 		cmocka_unit_test(stopping_tells_what_was_done_and_not_delivered),
 		cmocka_unit_test(a_completion_may_submit_the_next_job),
