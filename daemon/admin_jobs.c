@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CHECK and FLUSH: jobs over whole pools, in slices of a few hundred blocks a turn. They wait in one list; the first runs. A job belongs to the
- * session whose waiting request asked for it, and ends with it.
+ * CHECK and FLUSH: jobs over whole pools, in slices of a few hundred blocks a turn. They wait in one list;
+ * the first runs. A job belongs to the session whose waiting request asked for it, and ends with it.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -40,7 +40,10 @@ static void add(struct text *text, const char *format, ...)
 		text->used += (size_t)wrote < room ? (size_t)wrote : room - 1;
 }
 
-/* Milliseconds since the worker last got anywhere: populating a large pool takes long and is no fault while it moves. */
+/*
+ * Milliseconds since the worker last got anywhere: populating a large pool takes long and is no fault while
+ * it moves.
+ */
 static uint64_t worker_stuck_ms(const struct kvd_server *server, uint64_t busy_ms)
 {
 	uint64_t now_us = kvd_now_us();

@@ -120,8 +120,9 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
 }
 
 /*
- * low: what all rows take when they cross into new blocks in every step in flight; critical: half; high: four times low. No lease takes more than
- * an eighth of the pool, so that several engines still find blocks in a small one; at least one block, or nothing could be reserved.
+ * low: what all rows take when they cross into new blocks in every step in flight; critical: half; high:
+ * four times low. No lease takes more than an eighth of the pool, so that several engines still find blocks
+ * in a small one; at least one block, or nothing could be reserved.
  */
 struct kvd_lease_marks kvd_lease_marks_for(uint64_t max_seqs, uint64_t drafts, uint64_t slots,
 					   uint32_t block_tokens, uint32_t data_blocks)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an ATTACH asks for, validated: computed from the message and the configuration alone, the same each time.
+ * What an ATTACH asks for, validated: computed from the message and the configuration alone, the same each
+ * time.
  */
 #ifndef KVPOOL_DAEMON_ATTACH_PLAN_H
 #define KVPOOL_DAEMON_ATTACH_PLAN_H

@@ -2,7 +2,8 @@
 /*
  * A session's memory by way of the worker, and the look at its timelines.
  *
- * Who owns a kvd_attach_memory: from make() to `done`, the worker's job; then the session, until drop(); then the worker's job again.
+ * Who owns a kvd_attach_memory: from make() to `done`, the worker's job; then the session, until drop();
+ * then the worker's job again.
  */
 #include "attachment.h"
 
@@ -126,7 +127,10 @@ void kvd_attach_memory_retry(struct kvd_server *server)
 	}
 }
 
-/* The client raises the word with a release store after its step's work; acquire, so that what follows is after that work. */
+/*
+ * The client raises the word with a release store after its step's work; acquire, so that what follows is
+ * after that work.
+ */
 void kvd_attachment_latch_one(struct kvd_attachment *attachment, uint32_t timeline)
 {
 	struct kvw_timelines *timelines = attachment->memory->timelines.memory;

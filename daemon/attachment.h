@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an attached session has: its engine in a pool, its segments, its rings, and the request of its ring that is being carried out.
+ * What an attached session has: its engine in a pool, its segments, its rings, and the request of its ring
+ * that is being carried out.
  *
- * Its memory is made and unmade by the worker: populating a channel, and freeing the tables of a client that is gone, take longer than a
- * turn of the loop may.
+ * Its memory is made and unmade by the worker: populating a channel, and freeing the tables of a client that
+ * is gone, take longer than a turn of the loop may.
  */
 #ifndef KVPOOL_DAEMON_ATTACHMENT_H
 #define KVPOOL_DAEMON_ATTACHMENT_H
@@ -60,7 +61,9 @@ struct kvd_attachment {
 	struct kvd_verb verb;
 };
 
-/* A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own five, then the shards. */
+/*
+ * A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own five, then the shards.
+ */
 #define KVD_ATTACH_SEGMENTS 6u
 
 static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd_attachment *attachment)

@@ -26,7 +26,10 @@ static void lock_path(const char *path, char *out, size_t capacity)
 	snprintf(out, capacity, "%s.lock", path);
 }
 
-/* Whether `fd` is still the file at `path`: its last owner may have removed it between our open and our lock. */
+/*
+ * Whether `fd` is still the file at `path`: its last owner may have removed it between our open and our
+ * lock.
+ */
 static bool is_at(int fd, const char *path)
 {
 	struct stat opened;

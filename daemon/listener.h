@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The listening socket at a path, and its lock: `<path>.lock` is locked while a daemon serves the path, so that two that start at once
- * cannot both remove the other's socket. Both files go at a clean end.
+ * The listening socket at a path, and its lock: `<path>.lock` is locked while a daemon serves the path, so
+ * that two that start at once cannot both remove the other's socket. Both files go at a clean end.
  */
 #ifndef KVPOOL_DAEMON_LISTENER_H
 #define KVPOOL_DAEMON_LISTENER_H

@@ -3,8 +3,9 @@
  * Who may share: a namespace stands for one (uid, numerics, digest of the identity). Engines of one namespace
  * find each other's blocks; nobody else does.
  *
- * Ids start at 1 and are never reused, so that blocks of a forgotten namespace are only unfindable. The table is bounded: an unused
- * namespace is forgotten when its uid, or everybody, needs the room; the longest unused goes first.
+ * Ids start at 1 and are never reused, so that blocks of a forgotten namespace are only unfindable. The
+ * table is bounded: an unused namespace is forgotten when its uid, or everybody, needs the room; the longest
+ * unused goes first.
  */
 #ifndef KVPOOL_DAEMON_NAMESPACE_H
 #define KVPOOL_DAEMON_NAMESPACE_H
@@ -37,7 +38,10 @@ struct kvd_namespaces {
 	uint64_t clock;
 };
 
-/* Finds or makes the namespace and counts a user of it. -KVP_ELIMIT when all that could be forgotten are in use. */
+/*
+ * Finds or makes the namespace and counts a user of it. -KVP_ELIMIT when all that could be forgotten are in
+ * use.
+ */
 int kvd_namespace_acquire(struct kvd_namespaces *namespaces, const struct kvd_identity *identity,
 			  uint32_t *out_id);
 void kvd_namespace_release(struct kvd_namespaces *namespaces, uint32_t id);

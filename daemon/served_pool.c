@@ -190,7 +190,10 @@ void kvd_session_record_write(struct kvd_served_pool *pool, uint64_t lock_byte,
 		return;
 	entry = (struct kvw_session_record *)((uint8_t *)pool->state.memory + header->session_table) +
 		lock_byte;
-	/* As with block records: no commit, then the body, then the commit, so that a torn entry reads as unused. */
+	/*
+	 * As with block records: no commit, then the body, then the commit, so that a torn entry reads as
+	 * unused.
+	 */
 	entry->commit = 0;
 	atomic_thread_fence(memory_order_release);
 	if (!record)

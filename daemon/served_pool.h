@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool as it is served: its memory on a device, its state and directory segments, its books, its tenants, and
- * which lock bytes are taken.
+ * A pool as it is served: its memory on a device, its state and directory segments, its books, its tenants,
+ * and which lock bytes are taken.
  */
 #ifndef KVPOOL_DAEMON_SERVED_POOL_H
 #define KVPOOL_DAEMON_SERVED_POOL_H
@@ -28,8 +28,8 @@ struct kvd_served_pool {
 	struct kvd_tenants tenants;
 	uint32_t engines; /* attached now */
 	/*
-	 * One lock byte an engine. Taken from before its descriptors exist until its engine is destroyed, which is after the
-	 * proof: so no byte is given to two whose mappings could both be alive.
+	 * One lock byte an engine. Taken from before its descriptors exist until its engine is destroyed,
+	 * which is after the proof: so no byte is given to two whose mappings could both be alive.
 	 */
 	bool lock_taken[KVW_MAX_ENGINES];
 	bool ready; /* populated: may be attached to */
@@ -55,7 +55,9 @@ void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us);
 int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte);
 void kvd_lock_byte_give(struct kvd_served_pool *pool, uint64_t byte);
 
-/* The session table of the state segment: who has which lock byte. `record` NULL: the entry becomes unused. */
+/*
+ * The session table of the state segment: who has which lock byte. `record` NULL: the entry becomes unused.
+ */
 void kvd_session_record_write(struct kvd_served_pool *pool, uint64_t lock_byte,
 			      const struct kvw_session_record *record);
 

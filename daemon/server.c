@@ -2,8 +2,8 @@
 /*
  * Opening and closing the daemon, and its turns.
  *
- * A turn: say that we sleep, look at every ring once more, wait, say that we are awake; then work. While an engine is attached the wait
- * ends at the next poll, since records that nobody waits for never ring.
+ * A turn: say that we sleep, look at every ring once more, wait, say that we are awake; then work. While an
+ * engine is attached the wait ends at the next poll, since records that nobody waits for never ring.
  */
 #include "server.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon: one thread, one loop, all pools and sessions. kvd_server_turn() is one turn: wait, take what the kernel has, then work for
- * at most 200 us before the next look at the kernel.
+ * The daemon: one thread, one loop, all pools and sessions. kvd_server_turn() is one turn: wait, take what
+ * the kernel has, then work for at most 200 us before the next look at the kernel.
  */
 #ifndef KVPOOL_DAEMON_SERVER_H
 #define KVPOOL_DAEMON_SERVER_H

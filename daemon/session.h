@@ -5,11 +5,13 @@
  *   GREETING --hello--> GREETED --attach--> ATTACHED
  *   any --end of file, violation, death--> ENDING --engine proved gone and empty, or none--> freed
  *
- * A request is answered at once, or stays at the head of the session's queue until it can be: an attach until its pool is populated
- * and its memory made, a check until it is done, any request of an attached session until the ring is consumed up to where
- * it was when the request came. The others wait behind it, in order; each is answered exactly once.
+ * A request is answered at once, or stays at the head of the session's queue until it can be: an attach
+ * until its pool is populated and its memory made, a check until it is done, any request of an attached
+ * session until the ring is consumed up to where it was when the request came. The others wait behind it, in
+ * order; each is answered exactly once.
  *
- * A session that ends in the middle of something stays in the server's list, ENDING, until the sweep at the end of the turn.
+ * A session that ends in the middle of something stays in the server's list, ENDING, until the sweep at the
+ * end of the turn.
  */
 #ifndef KVPOOL_DAEMON_SESSION_H
 #define KVPOOL_DAEMON_SESSION_H
@@ -75,14 +77,20 @@ struct kvd_session {
 
 /* A new connection: counts it, or says why not and closes it. */
 void kvd_session_accept(struct kvd_server *server, int socket);
-/* Everything that waits for time: greetings, waiting requests, ring, timelines, teardown. True when more is ready now. */
+/*
+ * Everything that waits for time: greetings, waiting requests, ring, timelines, teardown. True when more is
+ * ready now.
+ */
 bool kvd_session_work(struct kvd_session *session, uint64_t until_us);
 /* Drops what waits for an answer: the session has ended. */
 void kvd_session_forget_requests(struct kvd_session *session);
 /* Frees a session whose `gone` is set. */
 void kvd_session_free(struct kvd_session *session);
 
-/* The ring index up to which records must be consumed before a request that comes now is answered. Attached sessions only. */
+/*
+ * The ring index up to which records must be consumed before a request that comes now is answered. Attached
+ * sessions only.
+ */
 int kvd_session_mark(struct kvd_session *session, uint32_t *out_mark);
 
 /* Answers: a message of the request's type + 1 .. */
@@ -93,13 +101,16 @@ void kvd_session_reply_fds(struct kvd_session *session, const struct kvw_envelop
 /* .. or ERROR with a negative `error` and a sentence. The session goes on. */
 void kvd_session_refuse(struct kvd_session *session, const struct kvw_envelope *request, int error,
 			const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* ERROR, when there is a request to answer (NULL: sequence 0), and the end of the session with this reason in the log. */
+/*
+ * ERROR, when there is a request to answer (NULL: sequence 0), and the end of the session with this reason
+ * in the log.
+ */
 void kvd_session_violate(struct kvd_session *session, const struct kvw_envelope *request, int error,
 			 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /*
- * Answers one request: 0 done (also when refused or the session ended), 1 when it must wait. Called again with the same message
- * until it is done.
+ * Answers one request: 0 done (also when refused or the session ended), 1 when it must wait. Called again
+ * with the same message until it is done.
  */
 int kvd_request_dispatch(struct kvd_session *session, const struct kvw_envelope *request,
 			 const union kvw_any *message);
@@ -128,7 +139,10 @@ void kvd_session_end(struct kvd_session *session, bool revoked, const char *caus
 void kvd_session_peer_ended(struct kvd_session *session);
 /* One stretch of the way to the end: true when more can be done now. */
 bool kvd_session_teardown(struct kvd_session *session);
-/* At the daemon's end: frees the session, whatever its state. Its engine is not awaited: the pool's memory goes too. */
+/*
+ * At the daemon's end: frees the session, whatever its state. Its engine is not awaited: the pool's memory
+ * goes too.
+ */
 void kvd_session_abandon(struct kvd_session *session);
 /* Ends the socket so that the peer still reads what was sent, and then the end of file. */
 void kvd_hang_up(int socket);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ATTACH: a session becomes an engine of a pool. Planned (validated) from the message alone; waits for the pool to be populated and
- * for the worker to make the engine's memory; then everything is owned and registered before the client is told of it.
+ * ATTACH: a session becomes an engine of a pool. Planned (validated) from the message alone; waits for the
+ * pool to be populated and for the worker to make the engine's memory; then everything is owned and
+ * registered before the client is told of it.
  */
 #include <errno.h>
 #include <inttypes.h>

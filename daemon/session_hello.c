@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HELLO: version, incarnation, and the same hash of the same block on both sides. POOL: the geometry of a pool.
+ * HELLO: version, incarnation, and the same hash of the same block on both sides. POOL: the geometry of a
+ * pool.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -24,7 +25,9 @@ static void copy_name(struct kvw_text text, char *out, size_t capacity)
 	}
 }
 
-/* A hello that can't be served ends the session: nothing else could follow. 0, or -1 after it was answered. */
+/*
+ * A hello that can't be served ends the session: nothing else could follow. 0, or -1 after it was answered.
+ */
 static int check_hello(struct kvd_session *session, const struct kvw_envelope *request,
 		       const struct kvw_msg_HELLO *hello)
 {

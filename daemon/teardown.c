@@ -2,12 +2,13 @@
 /*
  * The end of a session and what must be proved before its blocks are anybody's again.
  *
- *   end of file or violation   its engine is frozen: the process may live and still read and write
- *   process ended (pidfd)      its references drop, its blocks are quarantined; a child may still have the pool mapped
- *   lock byte free             no descriptor and no mapping of the pool that came from this session is left: blocks are freed
+ *   end of file, violation    its engine is frozen: the process may live and still read and write
+ *   process ended (pidfd)     its references drop, its blocks are quarantined; a child may still map the pool
+ *   lock byte free            no descriptor and no mapping of the pool that came from this session is left:
+ *                             its blocks are freed
  *
- * The three are asked for at the end itself, when the pidfd is ready, and at every poll; no timeout ever stands for one of them. A client that
- * unmaps before it closes is proved gone at its end of file.
+ * The three are asked for at the end itself, when the pidfd is ready, and at every poll; no timeout ever
+ * stands for one of them. A client that unmaps before it closes is proved gone at its end of file.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +32,10 @@ void kvd_hang_up(int socket)
 	uint32_t i;
 	char byte;
 
-	/* Unread messages at close would reset the connection, and the peer would see that instead of our answer. */
+	/*
+	 * Unread messages at close would reset the connection, and the peer would see that instead of our
+	 * answer.
+	 */
 	shutdown(socket, SHUT_RD);
 	for (i = 0; i < MAX_UNREAD_MESSAGES; i++) {
 		if (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)

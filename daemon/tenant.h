@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tenants of one pool: one a uid. A tenant stays while an engine of it is attached, closing, or waits for its proof, so that what its
- * dead left counts against its quota.
+ * The tenants of one pool: one a uid. A tenant stays while an engine of it is attached, closing, or waits
+ * for its proof, so that what its dead left counts against its quota.
  */
 #ifndef KVPOOL_DAEMON_TENANT_H
 #define KVPOOL_DAEMON_TENANT_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long the loop's turns are: from the return of the wait to the next wait. A turn above a millisecond is a bug, so this is
- * measured always and shown by `kvpoolctl status`.
+ * How long the loop's turns are: from the return of the wait to the next wait. A turn above a millisecond is
+ * a bug, so this is measured always and shown by `kvpoolctl status`.
  *
- * What counts is what the loop did or waited for. When the scheduler took the processor away from it in mid-turn (an involuntary
- * switch), and it never gave it away itself, the turn counts by the processor time it used instead of by the clock: a loaded
- * machine is no bug here, a call that blocks is.
+ * What counts is what the loop did or waited for. When the scheduler took the processor away from it in
+ * mid-turn (an involuntary switch), and it never gave it away itself, the turn counts by the processor time
+ * it used instead of by the clock: a loaded machine is no bug here, a call that blocks is.
  */
 #ifndef KVPOOL_DAEMON_TURN_H
 #define KVPOOL_DAEMON_TURN_H

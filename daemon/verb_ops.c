@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs: each validates its record, reads its arrays into scratch, runs the engine's operation in stretches, and writes
- * its answers before it is completed. `verb->phase` says where it is, `verb->done` how far in that phase.
+ * The verbs: each validates its record, reads its arrays into scratch, runs the engine's operation in
+ * stretches, and writes its answers before it is completed. `verb->phase` says where it is, `verb->done` how
+ * far in that phase.
  */
 #include "verb_ops.h"
 
@@ -287,7 +288,10 @@ static int read_publish(struct kvd_attachment *attachment, struct kvd_verb *verb
 	return KVD_VERB_MORE;
 }
 
-/* Those before the one that was refused stand, and are answered; the refusal is kept in the completion meanwhile. */
+/*
+ * Those before the one that was refused stand, and are answered; the refusal is kept in the completion
+ * meanwhile.
+ */
 static int run_publish_engine(struct kvd_attachment *attachment, struct kvd_verb *verb)
 {
 	int ret = kvd_publish_step(attachment->engine, &verb->publish, KVD_STRETCH_BLOCKS);

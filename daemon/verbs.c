@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring's loop: a record is taken only when its completion has room, its verb run phase by phase, and the client woken when it waits.
+ * The ring's loop: a record is taken only when its completion has room, its verb run phase by phase, and the
+ * client woken when it waits.
  */
 #include "verbs.h"
 
@@ -116,7 +117,10 @@ static void complete(struct kvd_session *session, int status)
 	verb->ops = NULL;
 }
 
-/* A segment that can't be read or written: memory is short, or a client found a way to spoil it. Either way the session can't go on. */
+/*
+ * A segment that can't be read or written: memory is short, or a client found a way to spoil it. Either way
+ * the session can't go on.
+ */
 static void violate_tables(struct kvd_session *session, int error)
 {
 	kvd_session_violate(session, NULL, error, "its tables segment can't be accessed: %s",
@@ -137,7 +141,10 @@ static void step_verb(struct kvd_session *session)
 		complete(session, ret == KVD_VERB_DONE ? 0 : ret);
 }
 
-/* Takes the next record and begins its verb. 1: there is one now; 0: none to be taken, or the session has ended. */
+/*
+ * Takes the next record and begins its verb. 1: there is one now; 0: none to be taken, or the session has
+ * ended.
+ */
 static int next_verb(struct kvd_session *session)
 {
 	struct kvd_attachment *attachment = session->attachment;
@@ -170,8 +177,8 @@ static int next_verb(struct kvd_session *session)
 /* -------------------------------------------------------------- the loop */
 
 /*
- * Ring protocol of the client: client_waiting = 1, fence, look at the completions, wait on the futex. Ours: post, fence, look at
- * client_waiting. One of the two sees the other.
+ * Ring protocol of the client: client_waiting = 1, fence, look at the completions, wait on the futex. Ours:
+ * post, fence, look at client_waiting. One of the two sees the other.
  */
 static void wake_client(struct kvd_attachment *attachment)
 {
@@ -197,8 +204,8 @@ bool kvd_verbs_ready(struct kvd_session *session)
 }
 
 /*
- * What has come due is carried out before the next record: a release that is followed by an open must have happened, so that the open
- * finds its blocks.
+ * What has come due is carried out before the next record: a release that is followed by an open must have
+ * happened, so that the open finds its blocks.
  */
 static bool step_ring(struct kvd_session *session, uint32_t *records)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The request ring of a session: records in, engine operations, completions out. ipc/shm.h is the contract of every verb.
+ * The request ring of a session: records in, engine operations, completions out. ipc/shm.h is the contract
+ * of every verb.
  *
- * A record is copied out once and validated; the arrays that it names are read once, from the tables segment into scratch
- * memory of the daemon, before the engine looks at them. A verb runs in stretches; the session's next record waits for its
- * end, other sessions go on in between.
+ * A record is copied out once and validated; the arrays that it names are read once, from the tables segment
+ * into scratch memory of the daemon, before the engine looks at them. A verb runs in stretches; the
+ * session's next record waits for its end, other sessions go on in between.
  */
 #ifndef KVPOOL_DAEMON_VERBS_H
 #define KVPOOL_DAEMON_VERBS_H

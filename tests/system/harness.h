@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A private kvpoold for a test: started on a socket in a directory of its own, with options, waited for until it is ready, and
- * ended with its exit status looked at.
+ * A private kvpoold for a test: started on a socket in a directory of its own, with options, waited for
+ * until it is ready, and ended with its exit status looked at.
  */
 #ifndef KVPOOL_TEST_HARNESS_H
 #define KVPOOL_TEST_HARNESS_H
@@ -26,7 +26,10 @@ struct kvt_daemon {
 
 /* The event loop that the suite runs on: the first argument of main(), "auto" without one. */
 extern const char *kvt_lane;
-/* Takes the lane and starts the watchdog. Ends the process with KVT_SKIP when this kernel does not grant the lane. */
+/*
+ * Takes the lane and starts the watchdog. Ends the process with KVT_SKIP when this kernel does not grant the
+ * lane.
+ */
 void kvt_take_lane(int argc, char **argv, unsigned watchdog_seconds);
 
 /* options: NULL-terminated, appended to --socket, --event-loop and --ready-fd. */

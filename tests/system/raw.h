@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client that speaks the protocol by ipc/ alone and can be told to do every step wrong: the tests of the daemon must not depend on
- * the library's good manners. Calls that say "must" fail the test otherwise.
+ * A client that speaks the protocol by ipc/ alone and can be told to do every step wrong: the tests of the
+ * daemon must not depend on the library's good manners. Calls that say "must" fail the test otherwise.
  */
 #ifndef KVPOOL_TEST_RAW_H
 #define KVPOOL_TEST_RAW_H

@@ -10,7 +10,9 @@
 
 #include "raw.h"
 
-/* A wait is cut so that a lost wake-up shows as slowness that the watchdog finds, not as a hang of one call. */
+/*
+ * A wait is cut so that a lost wake-up shows as slowness that the watchdog finds, not as a hang of one call.
+ */
 #define SLICE_MS 100u
 
 struct kvw_channel_header *kvt_channel(const struct kvt_raw *raw)

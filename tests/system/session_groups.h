@@ -14,7 +14,10 @@ int kvt_group_end(void);
 int kvt_group_admin(void);
 int kvt_group_daemon(void);
 
-/* Group set-up and tear-down: a daemon with KVT_SMALL_POOL, whose books must be clean and whose blocks free at the end. */
+/*
+ * Group set-up and tear-down: a daemon with KVT_SMALL_POOL, whose books must be clean and whose blocks free
+ * at the end.
+ */
 int kvt_start_small(void **state);
 int kvt_stop_small(void **state);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions of a running daemon, by the raw protocol, on the event loop that the argument names. A second argument names one group.
+ * Sessions of a running daemon, by the raw protocol, on the event loop that the argument names. A second
+ * argument names one group.
  */
 #include <stdio.h>
 #include <string.h>

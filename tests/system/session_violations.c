@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client can do to the rings that it shares: each ends its own session, with a reason in the log and in the revoked word, and nobody
- * else's.
+ * What a client can do to the rings that it shares: each ends its own session, with a reason in the log and
+ * in the revoked word, and nobody else's.
  */
 #include <errno.h>
 #include <fcntl.h>
