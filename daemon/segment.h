@@ -11,9 +11,9 @@
 
 enum kvd_segment_access {
 	KVD_SEGMENT_PRIVATE, /* state: mapped here, never sent */
-	KVD_SEGMENT_READ,    /* directory: mapped here; F_SEAL_FUTURE_WRITE, and the descriptor to send is read-only */
-	KVD_SEGMENT_SHARED,  /* channel, timelines: mapped here (populated) and by the client */
-	KVD_SEGMENT_CLIENT   /* tables: mapped by the client only; here pread and pwrite */
+	KVD_SEGMENT_READ, /* directory: mapped here; F_SEAL_FUTURE_WRITE, and the descriptor to send is read-only */
+	KVD_SEGMENT_SHARED, /* channel, timelines: mapped here (populated) and by the client */
+	KVD_SEGMENT_CLIENT  /* tables: mapped by the client only; here pread and pwrite */
 };
 
 struct kvd_segment {
@@ -24,7 +24,8 @@ struct kvd_segment {
 };
 
 /* *out is zeroed memory of `bytes`, a multiple of the page size. `name` shows in /proc. Negative errno. */
-int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access access, struct kvd_segment *out);
+int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access access,
+		       struct kvd_segment *out);
 /* Unmaps and closes; a zeroed or closed segment is a no-op (fd -1). */
 void kvd_segment_destroy(struct kvd_segment *segment);
 

@@ -23,7 +23,8 @@ void kvd_worker_stop(struct kvd_worker *worker);
 int kvd_worker_fd(const struct kvd_worker *worker);
 void kvd_worker_deliver(struct kvd_worker *worker);
 /* `name`: a static string for health. -EAGAIN when 64 jobs wait. */
-int kvd_worker_submit(struct kvd_worker *worker, const char *name, kvd_job_fn run, kvd_job_done_fn done, void *arg);
+int kvd_worker_submit(struct kvd_worker *worker, const char *name, kvd_job_fn run, kvd_job_done_fn done,
+		      void *arg);
 /* Milliseconds the running job has taken (0: idle) and its name. */
 uint64_t kvd_worker_busy_ms(const struct kvd_worker *worker, const char **out_name);
 
