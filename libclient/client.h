@@ -4,7 +4,7 @@
  *
  *   lock      protects everything of struct kvc_engine, the cold part of rows, both ring ends, and the lease. Never held across a wait,
  *             a system call (the doorbell excepted) or a hash.
- *   control   one request at a time on the socket; this lock is held while its answer is awaited.
+ *   control   one request at a time on the socket; it stays its caller's while the answer is awaited, at most until the deadline.
  *   sequence  struct kvp_seq belongs to its caller's thread, which reads and writes it without a lock. Other threads leave it
  *             notes in `inbox`.
  *
@@ -55,7 +55,9 @@ enum kvc_map {
 
 /* Requests on the socket. */
 struct kvc_control {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of `busy` */
+	pthread_cond_t idle;
+	bool busy; /* a request is on its way; all below is its caller's */
 	int socket_fd;
 	uint64_t sequence;
 	uint8_t message[KVW_MAX_MESSAGE_BYTES +

@@ -122,9 +122,13 @@ static int create_client(struct kvp_client **out)
 		free(client);
 		return ret;
 	}
-	client->control.socket_fd = -1;
+	ret = kvc_control_init(&client->control);
+	if (ret) {
+		kvc_mark_destroy(client->mark);
+		free(client);
+		return ret;
+	}
 	pthread_mutex_init(&client->lock, NULL);
-	pthread_mutex_init(&client->control.lock, NULL);
 	*out = client;
 	return 0;
 }
@@ -166,7 +170,7 @@ void kvp_close(struct kvp_client *client)
 		close(client->control.socket_fd);
 	/* In a forked child another thread of the parent may have held them: a held mutex is not destroyed, only forgotten. */
 	if (!forked) {
-		pthread_mutex_destroy(&client->control.lock);
+		kvc_control_destroy(&client->control);
 		pthread_mutex_destroy(&client->lock);
 	}
 	kvc_mark_destroy(client->mark);

@@ -13,23 +13,58 @@
 
 #define NS_PER_S 1000000000ull
 
+int kvc_control_init(struct kvc_control *control)
+{
+	pthread_condattr_t monotonic;
+	int ret;
+
+	control->socket_fd = -1;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	ret = pthread_cond_init(&control->idle, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	if (ret)
+		return kvc_fail_plain(ret, "a condition variable");
+	pthread_mutex_init(&control->lock, NULL);
+	return 0;
+}
+
+void kvc_control_destroy(struct kvc_control *control)
+{
+	pthread_cond_destroy(&control->idle);
+	pthread_mutex_destroy(&control->lock);
+}
+
 int kvc_control_begin(struct kvp_client *client, uint64_t deadline_ns)
 {
 	/* UINT64_MAX ns is centuries away: as good as for ever. */
-	struct timespec until = {
+	const struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
 		.tv_nsec = (long)(deadline_ns % NS_PER_S),
 	};
-	int ret = pthread_mutex_clocklock(&client->control.lock, CLOCK_MONOTONIC, &until);
+	struct kvc_control *control = &client->control;
+	bool taken;
+	int ret = 0;
 
-	if (ret)
-		return kvc_fail(ret, "another thread's request to the daemon did not end in time");
+	pthread_mutex_lock(&control->lock);
+	while (control->busy && !ret)
+		ret = pthread_cond_timedwait(&control->idle, &control->lock, &until);
+	taken = !control->busy;
+	control->busy = true;
+	pthread_mutex_unlock(&control->lock);
+	if (!taken)
+		return kvc_fail(ETIMEDOUT, "another thread's request to the daemon did not end in time");
 	return 0;
 }
 
 void kvc_control_end(struct kvp_client *client)
 {
-	pthread_mutex_unlock(&client->control.lock);
+	struct kvc_control *control = &client->control;
+
+	pthread_mutex_lock(&control->lock);
+	control->busy = false;
+	pthread_cond_signal(&control->idle);
+	pthread_mutex_unlock(&control->lock);
 }
 
 static void close_all(const int *fds, uint32_t count)

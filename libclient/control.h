@@ -10,6 +10,10 @@
 #include "ipc/wire.h"
 
 struct kvp_client;
+struct kvc_control;
+
+int kvc_control_init(struct kvc_control *control);
+void kvc_control_destroy(struct kvc_control *control);
 
 /* Takes the socket for a request; -ETIMEDOUT. Ended by kvc_control_end(). */
 int kvc_control_begin(struct kvp_client *client, uint64_t deadline_ns);

@@ -16,39 +16,38 @@
 #include "refused.h"
 #include "rows.h"
 
+/* A granted block into its place; into the lease when the extend was given up and the place may be taken. */
+static int note_block(struct kvp_client *client, uint32_t row, uint32_t index)
+{
+	struct kvw_answer answer = kvc_load_answer(&kvc_row_answers(client, row)[index]);
+	int ret;
+
+	if (!client->engine->rows[row].extending)
+		return kvc_lease_add(client, answer.id, answer.generation);
+	ret = kvc_lease_adopt(client, answer.id, answer.generation);
+	if (!ret)
+		kvc_row_set(client, row, index, answer.id, answer.generation, 0, client->session);
+	return ret;
+}
+
 int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 		      const struct kvw_completion *completion)
 {
 	struct kvc_engine *engine = client->engine;
 	struct kvc_row *cold = &engine->rows[op->row];
-	const struct kvw_answer *answers = kvc_row_answers(client, op->row);
 	uint32_t i;
 	int ret = 0;
 
 	if (completion->granted != (completion->status ? 0 : op->count))
 		return kvc_break(client, "an EXTEND answer with another count than asked");
-	for (i = op->first; i < op->first + completion->granted; i++) {
-		struct kvw_answer answer = kvc_load_answer(&answers[i]);
-
-		/* Given up meanwhile: its places may be taken. */
-		if (!cold->extending)
-			ret = kvc_lease_add(client, answer.id, answer.generation);
-		else
-			ret = kvc_lease_adopt(client, answer.id, answer.generation);
-		if (ret)
-			return ret;
-		if (cold->extending)
-			kvc_row_set(client, op->row, i, answer.id, answer.generation, 0, client->session);
-	}
-	if (!cold->extending)
-		return 0;
+	for (i = 0; i < completion->granted && !ret; i++)
+		ret = note_block(client, op->row, op->first + i);
+	if (ret || !cold->extending)
+		return ret;
 	cold->extending = false;
 	cold->extended = completion->granted;
 	cold->extend_status = completion->status;
-	cold->refused[0] = completion->free_blocks;
-	cold->refused[1] = completion->draining_blocks;
-	cold->refused[2] = completion->evictable_blocks;
-	cold->refused[3] = completion->limit;
+	kvc_note_refused(completion, cold->refused);
 	atomic_fetch_or_explicit(&engine->seqs[op->row].inbox, KVC_INBOX_EXTENDED, memory_order_relaxed);
 	kvc_close_advance(client, op->row);
 	return 0;

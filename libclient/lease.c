@@ -323,7 +323,10 @@ int kvc_lease_answer(struct kvp_client *client, uint32_t count, int status, uint
 		lease->ask_most = 1;
 	if (!lease->ask_most)
 		lease->ask_most = 1;
-	for (i = 0; i < count && !ret; i++)
-		ret = kvc_lease_add(client, answers[i].id, answers[i].generation);
+	for (i = 0; i < count && !ret; i++) {
+		struct kvw_answer answer = kvc_load_answer(&answers[i]);
+
+		ret = kvc_lease_add(client, answer.id, answer.generation);
+	}
 	return ret;
 }

@@ -14,6 +14,8 @@
 
 /* A window of the pace is closed when it is at least this old. */
 #define PACE_NS 2000000000ull
+/* A refused lease asks again and again: kvp_sync() does not wait for the end of that. */
+#define SYNC_ROUNDS 4u
 
 static uint32_t seconds_left(struct kvc_lease *lease)
 {
@@ -109,30 +111,33 @@ static int drain_once(struct kvp_client *client, uint64_t deadline_ns, uint32_t 
 	return ret;
 }
 
+/*
+ * Takes in what came and posts what is due; says whether there is more to wait for behind *tail: records that found no room,
+ * and for a few rounds those that an answer gave rise to (blocks of a closed sequence are returned when its last publish is answered).
+ */
+static bool pump_more(struct kvp_client *client, uint32_t round, uint32_t *tail)
+{
+	struct kvc_engine *engine = client->engine;
+	bool more;
+
+	pthread_mutex_lock(&client->lock);
+	kvc_pump(client);
+	more = engine->owed_head >= 0 || (engine->requests.own != *tail && round < SYNC_ROUNDS) || !round;
+	*tail = engine->requests.own;
+	pthread_mutex_unlock(&client->lock);
+	return more;
+}
+
 int kvp_sync(struct kvp_client *client, uint32_t timeout_ms)
 {
 	uint64_t deadline_ns = kvw_deadline_ns(timeout_ms);
-	struct kvc_engine *engine;
-	bool owing = true;
-	uint32_t tail;
+	uint32_t tail = 0;
+	uint32_t round = 0;
 	int ret = kvc_enter_engine(client);
 
-	if (ret)
-		return ret;
-	engine = client->engine;
-	/* Records that found no room are posted as the ring empties: until none is left. */
-	while (!ret && owing) {
-		pthread_mutex_lock(&client->lock);
-		kvc_pump(client);
-		tail = engine->requests.own;
-		owing = engine->owed_head >= 0;
-		pthread_mutex_unlock(&client->lock);
+	while (!ret && pump_more(client, round, &tail)) {
 		ret = drain_once(client, deadline_ns, tail);
+		round++;
 	}
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&client->lock);
-	kvc_pump(client);
-	pthread_mutex_unlock(&client->lock);
-	return 0;
+	return ret;
 }

@@ -259,10 +259,7 @@ int kvc_open_answer(struct kvp_client *client, const struct kvc_op *op,
 	cold->opening = false;
 	if (completion->status) {
 		cold->status = completion->status;
-		cold->refused[0] = completion->free_blocks;
-		cold->refused[1] = completion->draining_blocks;
-		cold->refused[2] = completion->evictable_blocks;
-		cold->refused[3] = completion->limit;
+		kvc_note_refused(completion, cold->refused);
 	} else {
 		ret = check_open(client, op, completion);
 		if (!ret)

@@ -4,9 +4,19 @@
 #include <kvpool/error.h>
 #include <kvpool/kvpool.h>
 
+#include "ipc/shm.h"
+
 #include "error.h"
 
 #define ull unsigned long long
+
+void kvc_note_refused(const struct kvw_completion *completion, uint64_t said[4])
+{
+	said[0] = completion->free_blocks;
+	said[1] = completion->draining_blocks;
+	said[2] = completion->evictable_blocks;
+	said[3] = completion->limit;
+}
 
 int kvc_refused_text(int status, const char *what, const uint64_t said[4])
 {
