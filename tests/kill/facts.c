@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looking at a daemon from outside.
+ */
+#include "facts.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int count_fds(pid_t pid)
+{
+	char path[64];
+	int count = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2;
+}
+
+/* One page of CLIENTS: how many it has and the last id; true when there are more. */
+static bool count_page(struct kvt_raw *admin, uint64_t *after, uint32_t *sessions)
+{
+	const struct kvw_msg_CLIENTS request = {.after = *after};
+	struct kvw_item_CLIENT item;
+	struct kvw_list clients;
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_CLIENTS, &request), 0);
+	clients = admin->answer.CLIENTS_OK.clients;
+	while (kvw_list_next(&clients, KVW_ITEM_CLIENT, &item)) {
+		*after = item.session;
+		++*sessions;
+	}
+	return admin->answer.CLIENTS_OK.more != 0;
+}
+
+uint32_t kvt_sessions(struct kvt_raw *admin)
+{
+	uint32_t sessions = 0;
+	uint64_t after = 0;
+
+	while (count_page(admin, &after, &sessions))
+		;
+	return sessions;
+}
+
+void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions)
+{
+	while (kvt_sessions(admin) != sessions)
+		;
+}
+
+void kvt_wait_fds(const struct kvt_daemon *daemon, int fds)
+{
+	while (count_fds(daemon->pid) != fds)
+		sched_yield();
+}
+
+struct kvt_facts kvt_facts(const struct kvt_daemon *daemon, struct kvt_raw *admin)
+{
+	return (struct kvt_facts){
+		.sessions = kvt_sessions(admin),
+		.fds = count_fds(daemon->pid),
+		.rss_kib = kvt_rss_kib(daemon->pid),
+	};
+}
+
+uint64_t kvt_tenant_blocks(struct kvt_raw *admin, uint64_t session)
+{
+	const struct kvw_msg_CLIENTS request = {.after = session - 1};
+	struct kvw_item_CLIENT item;
+	struct kvw_list clients;
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_CLIENTS, &request), 0);
+	clients = admin->answer.CLIENTS_OK.clients;
+	assert_int_equal(kvw_list_next(&clients, KVW_ITEM_CLIENT, &item), 1);
+	assert_int_equal(item.session, session);
+	return item.tenant_blocks;
+}
+
+void kvt_limit_quarantine(void)
+{
+	const char *old = getenv("ASAN_OPTIONS");
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s%squarantine_size_mb=1:thread_local_quarantine_size_kb=64",
+		 old ? old : "", old ? ":" : "");
+	setenv("ASAN_OPTIONS", text, 1);
+}
+
+uint64_t kvt_flush(struct kvt_raw *admin)
+{
+	const struct kvw_msg_FLUSH request = {.unused = 0};
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_FLUSH, &request), 0);
+	return admin->answer.FLUSH_OK.freed;
+}
