@@ -164,18 +164,17 @@ void ctl_admin_close(struct ctl_admin *admin)
 	free(admin);
 }
 
-int ctl_admin_ask(const struct ctl_global *global, uint32_t type, const void *message, struct ctl_admin **out,
-		  union kvw_any *reply)
+int ctl_admin_show(const struct ctl_global *global, uint32_t type, const void *message,
+		   int (*show)(const union kvw_any *reply, bool json))
 {
 	struct ctl_admin *admin;
-	int ret = ctl_admin_open(global, &admin);
+	union kvw_any reply;
+	int code = CTL_DAEMON;
 
-	if (ret)
-		return ret;
-	ret = ctl_admin_call(admin, type, message, reply);
-	if (ret)
-		ctl_admin_close(admin);
-	else
-		*out = admin;
-	return ret;
+	if (ctl_admin_open(global, &admin))
+		return CTL_DAEMON;
+	if (!ctl_admin_call(admin, type, message, &reply))
+		code = show(&reply, global->json);
+	ctl_admin_close(admin);
+	return code;
 }

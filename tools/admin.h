@@ -26,8 +26,11 @@ bool ctl_admin_is_admin(const struct ctl_admin *admin);
  */
 int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, union kvw_any *reply);
 
-/* Opens, asks once. On success the caller closes *out after it has read *reply. */
-int ctl_admin_ask(const struct ctl_global *global, uint32_t type, const void *message, struct ctl_admin **out,
-		  union kvw_any *reply);
+/*
+ * Opens, asks once, and hands the answer to `show`, which prints it and returns the exit code; CTL_DAEMON when there
+ * is none.
+ */
+int ctl_admin_show(const struct ctl_global *global, uint32_t type, const void *message,
+		   int (*show)(const union kvw_any *reply, bool json));
 
 #endif

@@ -135,7 +135,7 @@ static int run_verb(const struct ctl_verb *verb, const struct ctl_global *before
 		puts("kvpoolctl " KVP_VERSION_STRING);
 	} else {
 		default_socket(options);
-		ret = verb->run(options, operands, operand_count);
+		ret = verb->run(options, operands);
 	}
 	free(options);
 	return ret;

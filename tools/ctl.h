@@ -40,7 +40,7 @@ struct ctl_verb {
 	const struct ctl_option *options;
 	uint32_t option_count;
 	size_t options_bytes; /* of the struct that begins with struct ctl_global */
-	int (*run)(const void *options, char *const *operands, uint32_t operand_count);
+	int (*run)(const void *options, char *const *operands); /* operands end with NULL */
 };
 
 extern const struct ctl_verb ctl_verb_status;

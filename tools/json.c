@@ -51,6 +51,19 @@ void ctl_json_null(json_t *object, const char *key)
 	set(object, key, json_null());
 }
 
+void ctl_json_number_or_null(json_t *object, const char *key, bool known, uint64_t value)
+{
+	if (known)
+		ctl_json_u64(object, key, value);
+	else
+		ctl_json_null(object, key);
+}
+
+void ctl_json_quota(json_t *object, uint64_t blocks)
+{
+	ctl_json_number_or_null(object, "quota_blocks", blocks && blocks != UINT64_MAX, blocks);
+}
+
 int ctl_json_print(json_t *root)
 {
 	int failed = !root || lost || json_dumpf(root, stdout, JSON_INDENT(2));

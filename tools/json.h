@@ -4,6 +4,7 @@
 #define KVPOOL_TOOLS_JSON_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ipc/wire.h"
@@ -14,6 +15,10 @@ void ctl_json_text(json_t *object, const char *key, struct kvw_text text);
 void ctl_json_string(json_t *object, const char *key, const char *text);
 void ctl_json_hex(json_t *object, const char *key, struct kvw_bytes bytes);
 void ctl_json_null(json_t *object, const char *key);
+/* null when it is not known. */
+void ctl_json_number_or_null(json_t *object, const char *key, bool known, uint64_t value);
+/* "quota_blocks": null when there is none, which the daemon tells as 0. */
+void ctl_json_quota(json_t *object, uint64_t blocks);
 
 /* Prints and releases it; the exit code. */
 int ctl_json_print(json_t *root);

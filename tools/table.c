@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl.h"
 #include "text.h"
 
 struct ctl_table {
@@ -165,4 +166,14 @@ int ctl_table_print(const struct ctl_table *table, FILE *out)
 	for (uint32_t i = 0; i < table->count; i++)
 		print_cell(table, i % table->columns, table->cells[i], widths[i % table->columns], out);
 	return 0;
+}
+
+int ctl_table_finish(struct ctl_table *table)
+{
+	int ret = ctl_table_print(table, stdout);
+
+	ctl_table_destroy(table);
+	if (ret)
+		ctl_complain("out of memory");
+	return ret ? CTL_FAULT : CTL_OK;
 }

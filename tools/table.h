@@ -28,5 +28,7 @@ void ctl_table_bytes(struct ctl_table *table, uint64_t bytes);
 
 /* 0, or -ENOMEM when a cell was lost. */
 int ctl_table_print(const struct ctl_table *table, FILE *out);
+/* Prints it on standard output and destroys it; the exit code. */
+int ctl_table_finish(struct ctl_table *table);
 
 #endif

@@ -70,22 +70,29 @@ static int print(const struct ctl_block_list *list, uint64_t next)
 	return CTL_OK;
 }
 
-static int run(const void *opaque, char *const *operands, uint32_t operand_count)
+static int run_connected(struct ctl_admin *admin, const struct options *options)
+{
+	struct ctl_block_list list;
+	uint64_t next = 0;
+	int code;
+
+	if (ctl_block_list_init(&list, options->global.json))
+		return CTL_FAULT;
+	code = collect(admin, options, &list, &next) ? CTL_DAEMON : print(&list, next);
+	ctl_block_list_destroy(&list);
+	return code;
+}
+
+static int run(const void *opaque, char *const *operands)
 {
 	const struct options *options = opaque;
-	struct ctl_block_list list;
 	struct ctl_admin *admin;
-	uint64_t next = 0;
-	int code = CTL_FAULT;
+	int code;
 
 	(void)operands;
-	(void)operand_count;
 	if (ctl_admin_open(&options->global, &admin))
 		return CTL_DAEMON;
-	if (!ctl_block_list_init(&list, options->global.json)) {
-		code = collect(admin, options, &list, &next) ? CTL_DAEMON : print(&list, next);
-		ctl_block_list_destroy(&list);
-	}
+	code = run_connected(admin, options);
 	ctl_admin_close(admin);
 	return code;
 }

@@ -40,21 +40,18 @@ static int print_text(const struct kvw_msg_CHECK_OK *check)
 	return CTL_OK;
 }
 
-static int run(const void *options, char *const *operands, uint32_t operand_count)
+static int show(const union kvw_any *reply, bool json)
 {
-	const struct ctl_global *global = options;
-	struct kvw_msg_CHECK request = {.pool = kvw_text_of(operand_count ? operands[0] : "")};
-	struct ctl_admin *admin;
-	union kvw_any reply;
-	int code;
+	int code = json ? print_json(&reply->CHECK_OK) : print_text(&reply->CHECK_OK);
 
-	if (ctl_admin_ask(global, KVW_MSG_CHECK, &request, &admin, &reply))
-		return CTL_DAEMON;
-	code = global->json ? print_json(&reply.CHECK_OK) : print_text(&reply.CHECK_OK);
-	if (reply.CHECK_OK.faults)
-		code = CTL_FAULT;
-	ctl_admin_close(admin);
-	return code;
+	return reply->CHECK_OK.faults ? CTL_FAULT : code;
+}
+
+static int run(const void *options, char *const *operands)
+{
+	struct kvw_msg_CHECK request = {.pool = kvw_text_of(operands[0] ? operands[0] : "")};
+
+	return ctl_admin_show(options, KVW_MSG_CHECK, &request, show);
 }
 
 const struct ctl_verb ctl_verb_check = {

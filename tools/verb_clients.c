@@ -9,16 +9,18 @@
 #include "table.h"
 #include "text.h"
 
+static const char titles[] =
+	"SESSION|>PID|>UID|NAME|POOL|STATE|>LEASED|>PENDING|>DRAINING|>REFERENCES|>WAITING"
+	"|WAITS FOR|>SINCE";
+
 /* What is done with each client. */
 struct sink {
 	json_t *array;
 	struct ctl_table *table;
 };
 
-static json_t *client_json(const struct kvw_item_CLIENT *client)
+static void add_owner(json_t *object, const struct kvw_item_CLIENT *client)
 {
-	json_t *object = json_object();
-
 	ctl_json_u64(object, "session", client->session);
 	ctl_json_u64(object, "engine", client->engine);
 	ctl_json_u64(object, "pid", client->pid);
@@ -27,6 +29,10 @@ static json_t *client_json(const struct kvw_item_CLIENT *client)
 	ctl_json_text(object, "pool", client->pool);
 	ctl_json_text(object, "state", client->state);
 	ctl_json_u64(object, "namespace", client->namespace_id);
+}
+
+static void add_blocks(json_t *object, const struct kvw_item_CLIENT *client)
+{
 	ctl_json_u64(object, "leased", client->leased);
 	ctl_json_u64(object, "pending", client->pending);
 	ctl_json_u64(object, "draining", client->draining);
@@ -35,15 +41,17 @@ static json_t *client_json(const struct kvw_item_CLIENT *client)
 	ctl_json_u64(object, "holds", client->holds);
 	ctl_json_u64(object, "ring_waiting", client->ring_waiting);
 	ctl_json_u64(object, "tenant_blocks", client->tenant_blocks);
-	if (!client->quota_blocks || client->quota_blocks == UINT64_MAX)
-		ctl_json_null(object, "quota_blocks");
-	else
-		ctl_json_u64(object, "quota_blocks", client->quota_blocks);
+	ctl_json_quota(object, client->quota_blocks);
+}
+
+static json_t *client_json(const struct kvw_item_CLIENT *client)
+{
+	json_t *object = json_object();
+
+	add_owner(object, client);
+	add_blocks(object, client);
 	ctl_json_text(object, "waits_for", client->waits_for);
-	if (client->waits_for.length)
-		ctl_json_u64(object, "since_ms", client->since_ms);
-	else
-		ctl_json_null(object, "since_ms");
+	ctl_json_number_or_null(object, "since_ms", client->waits_for.length > 0, client->since_ms);
 	return object;
 }
 
@@ -109,27 +117,28 @@ static int print(struct sink *sink)
 	return ctl_table_print(sink->table, stdout) ? CTL_FAULT : CTL_OK;
 }
 
-static int run(const void *options, char *const *operands, uint32_t operand_count)
+static int run_connected(struct ctl_admin *admin, struct sink *sink)
 {
-	static const char titles[] =
-		"SESSION|>PID|>UID|NAME|POOL|STATE|>LEASED|>PENDING|>DRAINING|>REFERENCES|>WAITING"
-		"|WAITS FOR|>SINCE";
+	int code = collect(admin, sink) ? CTL_DAEMON : print(sink);
+
+	ctl_table_destroy(sink->table);
+	json_decref(sink->array);
+	return code;
+}
+
+static int run(const void *options, char *const *operands)
+{
 	const struct ctl_global *global = options;
 	struct sink sink = {0};
 	struct ctl_admin *admin;
 	int code;
 
 	(void)operands;
-	(void)operand_count;
 	if (ctl_admin_open(global, &admin))
 		return CTL_DAEMON;
-	if (global->json)
-		sink.array = json_array();
-	else
-		sink.table = ctl_table_create(titles);
-	code = collect(admin, &sink) ? CTL_DAEMON : print(&sink);
-	ctl_table_destroy(sink.table);
-	json_decref(sink.array);
+	sink.array = global->json ? json_array() : NULL;
+	sink.table = global->json ? NULL : ctl_table_create(titles);
+	code = run_connected(admin, &sink);
 	ctl_admin_close(admin);
 	return code;
 }

@@ -29,25 +29,30 @@ static const struct ctl_option table[] = {
 	 "write there (compressed when its name ends in .gz), not to standard output"},
 };
 
-static int run(const void *opaque, char *const *operands, uint32_t operand_count)
+static int write_trace(const struct rep_trace *trace, const char *path)
+{
+	int ret = rep_trace_write(trace, path);
+
+	if (!ret)
+		return CTL_OK;
+	ctl_complain("cannot write '%s': %s", path ? path : "standard output", strerror(-ret));
+	return CTL_FAULT;
+}
+
+static int run(const void *opaque, char *const *operands)
 {
 	const struct options *options = opaque;
 	struct rep_trace trace;
-	int ret = rep_generate(&options->generate, &trace);
+	int code;
 
 	(void)operands;
-	(void)operand_count;
-	if (ret) {
+	if (rep_generate(&options->generate, &trace)) {
 		ctl_complain("out of memory");
 		return CTL_FAULT;
 	}
-	ret = rep_trace_write(&trace, options->output);
+	code = write_trace(&trace, options->output);
 	rep_trace_free(&trace);
-	if (!ret)
-		return CTL_OK;
-	ctl_complain("cannot write '%s': %s", options->output ? options->output : "standard output",
-		     strerror(-ret));
-	return CTL_FAULT;
+	return code;
 }
 
 const struct ctl_verb ctl_verb_generate = {

@@ -32,10 +32,8 @@ static json_t *counters_json(struct kvw_bytes bytes)
 	return object;
 }
 
-static json_t *pool_json(const struct kvw_item_POOL_ITEM *pool)
+static void add_geometry_json(json_t *object, const struct kvw_item_POOL_ITEM *pool)
 {
-	json_t *object = json_object();
-
 	ctl_json_u64(object, "id", pool->id);
 	ctl_json_text(object, "name", pool->name);
 	ctl_json_u64(object, "blocks", pool->blocks);
@@ -43,14 +41,18 @@ static json_t *pool_json(const struct kvw_item_POOL_ITEM *pool)
 	ctl_json_u64(object, "bytes", pool->bytes);
 	ctl_json_u64(object, "populated_bytes", pool->populated_bytes);
 	json_object_set_new(object, "ready", json_boolean(pool->ready != 0));
+}
+
+static json_t *pool_json(const struct kvw_item_POOL_ITEM *pool)
+{
+	json_t *object = json_object();
+
+	add_geometry_json(object, pool);
 	ctl_json_text(object, "memory", pool->memory);
 	ctl_json_text(object, "policy", pool->policy);
 	ctl_json_u64(object, "epoch", pool->epoch);
 	ctl_json_u64(object, "engines", pool->engines);
-	if (!pool->quota_blocks || pool->quota_blocks == UINT64_MAX)
-		ctl_json_null(object, "quota_blocks");
-	else
-		ctl_json_u64(object, "quota_blocks", pool->quota_blocks);
+	ctl_json_quota(object, pool->quota_blocks);
 #define X(field, title) ctl_json_u64(object, #field, pool->field);
 	STATE_MAP(X)
 #undef X
@@ -75,10 +77,25 @@ static void add_name(struct ctl_table *table, struct kvw_text name)
 	ctl_table_text(table, ctl_safe(name, text, sizeof(text)));
 }
 
-static void add_geometry(struct ctl_table *table, const struct kvw_item_POOL_ITEM *pool)
+static void add_quota(struct ctl_table *table, uint64_t blocks)
+{
+	if (blocks && blocks != UINT64_MAX)
+		ctl_table_number(table, blocks);
+	else
+		ctl_table_text(table, "none");
+}
+
+static void add_ready(struct ctl_table *table, const struct kvw_item_POOL_ITEM *pool)
 {
 	char text[CTL_TEXT_BYTES];
 
+	ctl_table_text(table, pool->ready
+				      ? "yes"
+				      : ctl_percent(pool->populated_bytes, pool->bytes, text, sizeof(text)));
+}
+
+static void add_geometry(struct ctl_table *table, const struct kvw_item_POOL_ITEM *pool)
+{
 	add_name(table, pool->name);
 	ctl_table_number(table, pool->blocks);
 	ctl_table_number(table, pool->block_tokens);
@@ -86,13 +103,8 @@ static void add_geometry(struct ctl_table *table, const struct kvw_item_POOL_ITE
 	add_name(table, pool->memory);
 	add_name(table, pool->policy);
 	ctl_table_number(table, pool->engines);
-	if (!pool->quota_blocks || pool->quota_blocks == UINT64_MAX)
-		ctl_table_text(table, "none");
-	else
-		ctl_table_number(table, pool->quota_blocks);
-	ctl_table_text(table, pool->ready
-				      ? "yes"
-				      : ctl_percent(pool->populated_bytes, pool->bytes, text, sizeof(text)));
+	add_quota(table, pool->quota_blocks);
+	add_ready(table, pool);
 }
 
 static void add_states(struct ctl_table *table, const struct kvw_item_POOL_ITEM *pool)
@@ -126,49 +138,40 @@ static int print_one(const char *titles, struct kvw_list pools,
 {
 	struct ctl_table *table = ctl_table_create(titles);
 	struct kvw_item_POOL_ITEM pool;
-	int ret;
 
 	while (kvw_list_next(&pools, KVW_ITEM_POOL_ITEM, &pool))
 		add(table, &pool);
-	ret = ctl_table_print(table, stdout);
-	ctl_table_destroy(table);
-	return ret;
+	return ctl_table_finish(table);
 }
+
+#define X(field, title) "|>" title
+static const char state_titles[] = "POOL" STATE_MAP(X);
+#undef X
+static const char geometry_titles[] = "POOL|>BLOCKS|>TOKENS|>SIZE|MEMORY|POLICY|>ENGINES|>QUOTA|READY";
+static const char counter_titles[] =
+	"POOL|>LOOK-UPS|>HITS|>RATE|>PUBLISHED|>DUPLICATES|>EVICTED|>NO BLOCKS|>OVER QUOTA";
 
 static int print_tables(struct kvw_list pools)
 {
-#define X(field, title) "|>" title
-	static const char states[] = "POOL" STATE_MAP(X);
-#undef X
-	int ret = print_one("POOL|>BLOCKS|>TOKENS|>SIZE|MEMORY|POLICY|>ENGINES|>QUOTA|READY", pools,
-			    add_geometry);
+	int code = print_one(geometry_titles, pools, add_geometry);
 
 	putchar('\n');
-	if (!ret)
-		ret = print_one(states, pools, add_states);
+	code = code ? code : print_one(state_titles, pools, add_states);
 	putchar('\n');
-	if (!ret)
-		ret = print_one(
-			"POOL|>LOOK-UPS|>HITS|>RATE|>PUBLISHED|>DUPLICATES|>EVICTED|>NO BLOCKS|>OVER QUOTA",
-			pools, add_counters);
-	return ret ? CTL_FAULT : CTL_OK;
+	return code ? code : print_one(counter_titles, pools, add_counters);
 }
 
-static int run(const void *options, char *const *operands, uint32_t operand_count)
+static int show(const union kvw_any *reply, bool json)
 {
-	const struct ctl_global *global = options;
+	return json ? print_json(reply->POOLS_OK.pools) : print_tables(reply->POOLS_OK.pools);
+}
+
+static int run(const void *options, char *const *operands)
+{
 	struct kvw_msg_POOLS request = {0};
-	struct ctl_admin *admin;
-	union kvw_any reply;
-	int code;
 
 	(void)operands;
-	(void)operand_count;
-	if (ctl_admin_ask(global, KVW_MSG_POOLS, &request, &admin, &reply))
-		return CTL_DAEMON;
-	code = global->json ? print_json(reply.POOLS_OK.pools) : print_tables(reply.POOLS_OK.pools);
-	ctl_admin_close(admin);
-	return code;
+	return ctl_admin_show(options, KVW_MSG_POOLS, &request, show);
 }
 
 const struct ctl_verb ctl_verb_pools = {

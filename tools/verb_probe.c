@@ -35,12 +35,14 @@ static const struct ctl_option table[] = {
 struct tokens {
 	uint32_t *at;
 	uint32_t count;
+	uint64_t value; /* of the number that is being read */
+	bool inside;    /* of a number */
 };
 
 /* A prompt longer than the longest row cannot be opened either. */
 #define MAX_TOKENS (KVW_MAX_ROW_BLOCKS * 64u)
 
-static int append(struct tokens *tokens, uint64_t token)
+static int append(struct tokens *tokens)
 {
 	/* Grows at powers of two. */
 	if (!(tokens->count & (tokens->count - 1))) {
@@ -51,30 +53,33 @@ static int append(struct tokens *tokens, uint64_t token)
 			return -ENOMEM;
 		tokens->at = at;
 	}
-	tokens->at[tokens->count++] = (uint32_t)token;
+	tokens->at[tokens->count++] = (uint32_t)tokens->value;
+	tokens->value = 0;
 	return 0;
 }
 
-/* -ERANGE: a token above 32 bits; -E2BIG: too many. */
+/* One character: a digit continues a number, anything else ends it. -ERANGE: above 32 bits; -E2BIG: too many. */
+static int take_character(struct tokens *tokens, int c)
+{
+	if (c != EOF && isdigit(c)) {
+		tokens->value = tokens->value * 10 + (uint64_t)(c - '0');
+		tokens->inside = true;
+		return tokens->value > UINT32_MAX ? -ERANGE : 0;
+	}
+	if (!tokens->inside)
+		return 0;
+	tokens->inside = false;
+	return tokens->count < MAX_TOKENS ? append(tokens) : -E2BIG;
+}
+
 static int read_tokens(FILE *file, struct tokens *out)
 {
-	uint64_t value = 0;
-	bool inside = false;
-	int ret = 0;
+	int ret;
 	int c;
 
 	do {
 		c = fgetc(file);
-		if (c != EOF && isdigit(c)) {
-			value = value * 10 + (uint64_t)(c - '0');
-			inside = true;
-			if (value > UINT32_MAX)
-				ret = -ERANGE;
-		} else if (inside) {
-			ret = out->count < MAX_TOKENS ? append(out, value) : -E2BIG;
-			value = 0;
-			inside = false;
-		}
+		ret = take_character(out, c);
 	} while (c != EOF && !ret);
 	return ret;
 }
@@ -209,18 +214,18 @@ static int run_connected(const struct options *options, const char *hash, const 
 	return code;
 }
 
-static int run(const void *opaque, char *const *operands, uint32_t operand_count)
+static int run(const void *opaque, char *const *operands)
 {
 	const struct options *options = opaque;
 	struct tokens tokens = {0};
 	int code = CTL_USAGE;
 
-	if (!options->tokens == !operand_count) {
+	if (!options->tokens == !operands[0]) {
 		ctl_complain("probe needs either HASH or --tokens FILE");
 		return CTL_USAGE;
 	}
 	if (!options->tokens || !load_tokens(options->tokens, &tokens))
-		code = run_connected(options, operand_count ? operands[0] : NULL, &tokens);
+		code = run_connected(options, operands[0], &tokens);
 	free(tokens.at);
 	return code;
 }

@@ -7,25 +7,30 @@
 #include "table.h"
 #include "text.h"
 
+static void add_loop(json_t *root, const struct kvw_msg_STATUS_OK *status)
+{
+	ctl_json_text(root, "event_loop", status->event_loop);
+	ctl_json_u64(root, "longest_turn_us", status->longest_turn_us);
+	ctl_json_u64(root, "turns", status->turns);
+	ctl_json_u64(root, "poll_ms", status->poll_ms);
+	ctl_json_u64(root, "worker_busy_ms", status->worker_busy_ms);
+	ctl_json_text(root, "worker_job", status->worker_job);
+}
+
 static int print_json(const struct kvw_msg_STATUS_OK *status)
 {
 	json_t *root = json_object();
 
 	ctl_json_text(root, "daemon_version", status->daemon_version);
-	ctl_json_text(root, "event_loop", status->event_loop);
 	ctl_json_u64(root, "incarnation", status->incarnation);
 	ctl_json_u64(root, "pid", status->pid);
 	ctl_json_u64(root, "uptime_ms", status->uptime_ms);
 	ctl_json_u64(root, "sessions", status->sessions);
 	ctl_json_u64(root, "pools", status->pools);
-	ctl_json_u64(root, "longest_turn_us", status->longest_turn_us);
-	ctl_json_u64(root, "turns", status->turns);
-	ctl_json_u64(root, "poll_ms", status->poll_ms);
 	ctl_json_text(root, "health", status->health);
 	ctl_json_text(root, "off", status->off);
 	ctl_json_text(root, "socket", status->socket);
-	ctl_json_u64(root, "worker_busy_ms", status->worker_busy_ms);
-	ctl_json_text(root, "worker_job", status->worker_job);
+	add_loop(root, status);
 	return ctl_json_print(root);
 }
 
@@ -58,22 +63,27 @@ static void add_worker(struct ctl_table *table, const struct kvw_msg_STATUS_OK *
 		ctl_table_text(table, "idle");
 }
 
-static int print_table(const struct kvw_msg_STATUS_OK *status)
+static void add_process(struct ctl_table *table, const struct kvw_msg_STATUS_OK *status)
 {
-	struct ctl_table *table = ctl_table_create("|");
 	char time[CTL_TEXT_BYTES];
-	int ret;
 
-	add_text(table, "version", status->daemon_version);
-	add_text(table, "health", status->health);
-	add_text(table, "switched off", status->off);
-	add_text(table, "socket", status->socket);
 	ctl_table_text(table, "pid");
 	ctl_table_format(table, "%llu", (unsigned long long)status->pid);
 	ctl_table_text(table, "up for");
 	ctl_table_text(table, ctl_duration(status->uptime_ms, time, sizeof(time)));
 	ctl_table_text(table, "incarnation");
 	ctl_table_format(table, "%016llx", (unsigned long long)status->incarnation);
+}
+
+static int print_table(const struct kvw_msg_STATUS_OK *status)
+{
+	struct ctl_table *table = ctl_table_create("|");
+
+	add_text(table, "version", status->daemon_version);
+	add_text(table, "health", status->health);
+	add_text(table, "switched off", status->off);
+	add_text(table, "socket", status->socket);
+	add_process(table, status);
 	add_number(table, "pools", status->pools, "");
 	add_number(table, "sessions", status->sessions, "");
 	add_text(table, "event loop", status->event_loop);
@@ -81,26 +91,20 @@ static int print_table(const struct kvw_msg_STATUS_OK *status)
 	add_number(table, "turns of the loop", status->turns, "");
 	add_number(table, "longest turn", status->longest_turn_us, " us");
 	add_worker(table, status);
-	ret = ctl_table_print(table, stdout);
-	ctl_table_destroy(table);
-	return ret ? CTL_FAULT : CTL_OK;
+	return ctl_table_finish(table);
 }
 
-static int run(const void *options, char *const *operands, uint32_t operand_count)
+static int show(const union kvw_any *reply, bool json)
 {
-	const struct ctl_global *global = options;
+	return json ? print_json(&reply->STATUS_OK) : print_table(&reply->STATUS_OK);
+}
+
+static int run(const void *options, char *const *operands)
+{
 	struct kvw_msg_STATUS request = {0};
-	struct ctl_admin *admin;
-	union kvw_any reply;
-	int code;
 
 	(void)operands;
-	(void)operand_count;
-	if (ctl_admin_ask(global, KVW_MSG_STATUS, &request, &admin, &reply))
-		return CTL_DAEMON;
-	code = global->json ? print_json(&reply.STATUS_OK) : print_table(&reply.STATUS_OK);
-	ctl_admin_close(admin);
-	return code;
+	return ctl_admin_show(options, KVW_MSG_STATUS, &request, show);
 }
 
 const struct ctl_verb ctl_verb_status = {

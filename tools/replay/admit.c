@@ -56,17 +56,22 @@ static struct rep_active *active_create(const struct rep_trace *trace, uint32_t 
 	return active;
 }
 
+static struct rep_active *take_again(struct rep_engine *engine)
+{
+	struct rep_active *active = engine->again[0];
+
+	engine->again_count--;
+	memmove(engine->again, engine->again + 1, engine->again_count * sizeof(*engine->again));
+	return active;
+}
+
 /* The next to admit: those queued again first, the oldest of them. NULL: none, or out of memory. */
 static struct rep_active *take_next(struct rep_engine *engine)
 {
 	struct rep_active *active;
 
-	if (engine->again_count) {
-		active = engine->again[0];
-		engine->again_count--;
-		memmove(engine->again, engine->again + 1, engine->again_count * sizeof(*engine->again));
-		return active;
-	}
+	if (engine->again_count)
+		return take_again(engine);
 	active = active_create(engine->run->trace, engine->next_request);
 	if (active)
 		engine->next_request += engine->run->engines;
@@ -165,10 +170,15 @@ static int post_one(struct rep_engine *engine, struct rep_active *active)
 	return 0;
 }
 
+static bool may_admit(const struct rep_engine *engine)
+{
+	return !engine->refused && engine->open_count < engine->run->options->batch &&
+	       (engine->again_count || engine->next_request < engine->run->trace->count);
+}
+
 int rep_admit_post(struct rep_engine *engine)
 {
-	while (!engine->refused && engine->open_count < engine->run->options->batch &&
-	       (engine->again_count || engine->next_request < engine->run->trace->count)) {
+	while (may_admit(engine)) {
 		struct rep_active *active = take_next(engine);
 		int ret = active ? post_one(engine, active) : rep_engine_fail(engine, "tokens", -ENOMEM);
 
@@ -180,24 +190,29 @@ int rep_admit_post(struct rep_engine *engine)
 	return 0;
 }
 
+static int count_block(struct rep_engine *engine, const struct kvp_seq *seq, uint32_t index)
+{
+	struct kvp_block_info block = {.size = sizeof(block)};
+	int ret = kvp_seq_block(seq, index, &block);
+
+	if (ret)
+		return rep_engine_fail(engine, "block of a sequence", ret);
+	rep_stat_add(&engine->stats->cross_engine_blocks, block.writer != kvp_session_id(engine->client));
+	rep_stat_add(&engine->stats->coming_blocks, (block.flags & KVP_BLOCK_COMING) != 0);
+	return 0;
+}
+
 /* What the daemon answered, counted. */
 static int count_answer(struct rep_engine *engine, struct rep_active *active)
 {
-	uint64_t own = kvp_session_id(engine->client);
 	uint32_t blocks = active->length / engine->pool.block_tokens;
+	int ret = 0;
 
 	rep_stat_add(&engine->stats->lookup_blocks, (active->opened_with - 1) / engine->pool.block_tokens);
 	rep_stat_add(&engine->stats->hit_blocks, blocks);
-	for (uint32_t i = 0; i < blocks; i++) {
-		struct kvp_block_info block = {.size = sizeof(block)};
-		int ret = kvp_seq_block(active->seq, i, &block);
-
-		if (ret)
-			return rep_engine_fail(engine, "block of a sequence", ret);
-		rep_stat_add(&engine->stats->cross_engine_blocks, block.writer != own);
-		rep_stat_add(&engine->stats->coming_blocks, (block.flags & KVP_BLOCK_COMING) != 0);
-	}
-	return 0;
+	for (uint32_t i = 0; i < blocks && !ret; i++)
+		ret = count_block(engine, active->seq, i);
+	return ret;
 }
 
 static int collected(struct rep_engine *engine, struct rep_active *active)
@@ -234,6 +249,30 @@ static int collect_one(struct rep_engine *engine, uint32_t at, uint32_t timeout_
 	return ret;
 }
 
+static int settle_chunk(struct rep_engine *engine, struct kvp_seq *seq, uint32_t tokens, uint64_t step)
+{
+	int ret;
+
+	while ((ret = kvp_seq_settle(seq, tokens, NULL, 0, REP_TIMELINE, step)) == -KVP_EBACKLOG) {
+		ret = kvp_sync(engine->client, engine->run->options->global.timeout_ms);
+		if (ret)
+			break;
+	}
+	return ret ? rep_engine_fail(engine, "settle", ret) : 0;
+}
+
+/* The KV of the next token. */
+static void write_token(struct rep_engine *engine, struct rep_active *active, const int32_t *row)
+{
+	uint32_t block_tokens = engine->pool.block_tokens;
+	uint32_t token = active->tokens[active->length];
+
+	active->prefix = rep_prefix_next(active->prefix, token);
+	rep_planes_write(&engine->planes, row[active->length / block_tokens], active->length % block_tokens,
+			 active->prefix, token);
+	active->length++;
+}
+
 /*
  * One step for all tokens of a chunk: published first, as a GPU's work is launched, and written while others
  * may wait for it.
@@ -241,29 +280,16 @@ static int collect_one(struct rep_engine *engine, uint32_t at, uint32_t timeout_
 static int prefill_chunk(struct rep_engine *engine, struct rep_active *active, uint32_t tokens)
 {
 	uint64_t step = kvp_step_next(engine->client, REP_TIMELINE);
-	const int32_t *row = kvp_seq_blocks(active->seq);
-	uint32_t end = active->length + tokens;
 	int ret = kvp_seq_stage(active->seq, tokens, REP_TIMELINE, step);
 
 	if (ret)
 		return rep_engine_fail(engine, "stage", ret);
-	while ((ret = kvp_seq_settle(active->seq, tokens, NULL, 0, REP_TIMELINE, step)) == -KVP_EBACKLOG) {
-		ret = kvp_sync(engine->client, engine->run->options->global.timeout_ms);
-		if (ret)
-			break;
-	}
-	if (ret)
-		return rep_engine_fail(engine, "settle", ret);
-	for (; active->length < end; active->length++) {
-		uint32_t token = active->tokens[active->length];
-
-		active->prefix = rep_prefix_next(active->prefix, token);
-		rep_planes_write(&engine->planes, row[active->length / engine->pool.block_tokens],
-				 active->length % engine->pool.block_tokens, active->prefix, token);
-	}
+	ret = settle_chunk(engine, active->seq, tokens, step);
+	while (!ret && tokens--)
+		write_token(engine, active, kvp_seq_blocks(active->seq));
 	kvp_step_done(engine->client, REP_TIMELINE, step);
 	rep_stat_add(&engine->stats->prefill_steps, 1);
-	return 0;
+	return ret;
 }
 
 static int start(struct rep_engine *engine, struct rep_active *active)
@@ -321,22 +347,27 @@ static void idle(struct rep_engine *engine)
 	engine->refused = false;
 }
 
+/* open[at] goes on as far as it can. */
+static int advance(struct rep_engine *engine, uint32_t at, uint32_t wait_ms, bool *gone)
+{
+	int ret = 0;
+
+	*gone = false;
+	if (engine->open[at]->phase == REP_POSTED)
+		ret = collect_one(engine, at, wait_ms, gone);
+	if (!ret && !*gone && engine->open[at]->phase == REP_COMING)
+		ret = start_when_ready(engine, at, gone);
+	return ret;
+}
+
 int rep_admit_collect(struct rep_engine *engine)
 {
 	uint32_t wait_ms = has_running(engine) ? 0 : IDLE_WAIT_MS;
-	bool gone;
+	bool gone = false;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < engine->open_count && !ret;) {
-		enum rep_phase phase = engine->open[i]->phase;
-
-		gone = false;
-		if (phase == REP_POSTED)
-			ret = collect_one(engine, i, wait_ms, &gone);
-		if (!ret && !gone && engine->open[i]->phase == REP_COMING)
-			ret = start_when_ready(engine, i, &gone);
-		i += !gone;
-	}
+	for (uint32_t i = 0; i < engine->open_count && !ret; i += !gone)
+		ret = advance(engine, i, wait_ms, &gone);
 	if (!ret && !has_running(engine))
 		idle(engine);
 	return ret;

@@ -16,10 +16,8 @@
 /* One wait for the lease; then the youngest sequence has to give way. */
 #define LEASE_WAIT_MS 50u
 
-static int set_batch(struct rep_engine *engine)
+static void gather_running(struct rep_engine *engine)
 {
-	int ret;
-
 	engine->running_count = 0;
 	for (uint32_t i = 0; i < engine->open_count; i++) {
 		if (engine->open[i]->phase != REP_RUNNING)
@@ -27,6 +25,13 @@ static int set_batch(struct rep_engine *engine)
 		engine->running[engine->running_count] = engine->open[i];
 		engine->seqs[engine->running_count++] = engine->open[i]->seq;
 	}
+}
+
+static int set_batch(struct rep_engine *engine)
+{
+	int ret;
+
+	gather_running(engine);
 	engine->batch_changed = false;
 	if (!engine->running_count)
 		return 0;
@@ -44,6 +49,12 @@ static uint32_t blocks_wanted(const struct rep_engine *engine)
 	return wanted;
 }
 
+static bool is_want_of_blocks(int error)
+{
+	return error == -EAGAIN || error == -ETIMEDOUT || error == -KVP_ENOBLOCKS || error == -KVP_EQUOTA ||
+	       error == -KVP_ELEASE;
+}
+
 /*
  * The lease held too few: wait for it, and when that is in vain let the youngest give way. The step is tried
  * again.
@@ -54,18 +65,9 @@ static int wait_for_lease(struct rep_engine *engine)
 
 	rep_stat_add(&engine->stats->lease_waits, 1);
 	engine->changed = true;
-	switch (ret) {
-	case 0:
-		return 0;
-	case -EAGAIN:
-	case -ETIMEDOUT:
-	case -KVP_ENOBLOCKS:
-	case -KVP_EQUOTA:
-	case -KVP_ELEASE:
+	if (is_want_of_blocks(ret))
 		return rep_admit_preempt(engine);
-	default:
-		return rep_engine_fail(engine, "lease", ret);
-	}
+	return ret ? rep_engine_fail(engine, "lease", ret) : 0;
 }
 
 /* The KV of the step's tokens, one a sequence. */
@@ -102,30 +104,33 @@ static void prepare_queries(struct rep_engine *engine)
 				    (uint64_t)engine->running[i]->request << 32 | engine->running[i]->length);
 }
 
-static int compare_row(struct rep_engine *engine, const struct kvp_batch_view *view, uint32_t row)
+static int tell_mismatch(struct rep_engine *engine, const struct rep_active *active,
+			 const struct rep_attention_mismatch *mismatch)
 {
-	const struct rep_active *active = engine->running[row];
-	struct rep_attention_mismatch mismatch;
-	struct rep_event event;
-	int ret = rep_attention_compare(&engine->attention, view, row, &mismatch);
-
-	if (ret < 0)
-		return rep_engine_fail(engine, "reference", ret);
-	rep_stat_add(&engine->stats->compared_rows, 1);
-	if (!ret)
-		return 0;
-	rep_stat_add(&engine->stats->attention_failures, 1);
-	event = (struct rep_event){
+	struct rep_event event = {
 		.kind = REP_EVENT_ATTENTION,
 		.engine = engine->index,
 		.line = engine->run->trace->requests[active->request].line,
 		.reader = kvp_session_id(engine->client),
 		.position = active->length,
-		.offset = mismatch.element,
-		.got_value = mismatch.got,
-		.wanted_value = mismatch.wanted,
+		.offset = mismatch->element,
+		.got_value = mismatch->got,
+		.wanted_value = mismatch->wanted,
 	};
-	return engine->failure_events++ < 16 ? rep_event_send(engine->event_fd, &event) : 0;
+
+	rep_stat_add(&engine->stats->attention_failures, 1);
+	return engine->failure_events++ < REP_EVENTS_TOLD ? rep_event_send(engine->event_fd, &event) : 0;
+}
+
+static int compare_row(struct rep_engine *engine, const struct kvp_batch_view *view, uint32_t row)
+{
+	struct rep_attention_mismatch mismatch;
+	int ret = rep_attention_compare(&engine->attention, view, row, &mismatch);
+
+	if (ret < 0)
+		return rep_engine_fail(engine, "reference", ret);
+	rep_stat_add(&engine->stats->compared_rows, 1);
+	return ret ? tell_mismatch(engine, engine->running[row], &mismatch) : 0;
 }
 
 static int compare_rows(struct rep_engine *engine, const struct kvp_batch_view *view)
@@ -174,25 +179,38 @@ static bool lease_was_refilled(struct rep_engine *engine)
 	return refilled;
 }
 
+static void account_steady(struct rep_stats *stats, uint64_t records, uint64_t calls)
+{
+	rep_stat_add(&stats->steady_steps, 1);
+	rep_stat_add(&stats->steady_records, records);
+	rep_stat_add(&stats->steady_syscalls, calls);
+	if (calls > rep_stat(&stats->worst_syscalls))
+		atomic_store_explicit(&stats->worst_syscalls, calls, memory_order_relaxed);
+}
+
 static void account(struct rep_engine *engine, uint64_t records, uint64_t calls)
 {
-	struct rep_stats *stats = engine->stats;
 	bool refilled = lease_was_refilled(engine);
 
-	rep_stat_add(&stats->decode_steps, 1);
-	rep_stat_add(&stats->output_tokens, engine->running_count);
-	if (!engine->changed && !refilled) {
-		rep_stat_add(&stats->steady_steps, 1);
-		rep_stat_add(&stats->steady_records, records);
-		rep_stat_add(&stats->steady_syscalls, calls);
-		if (calls > rep_stat(&stats->worst_syscalls))
-			atomic_store_explicit(&stats->worst_syscalls, calls, memory_order_relaxed);
-	}
+	rep_stat_add(&engine->stats->decode_steps, 1);
+	rep_stat_add(&engine->stats->output_tokens, engine->running_count);
+	if (!engine->changed && !refilled)
+		account_steady(engine->stats, records, calls);
 	engine->changed = false;
 	engine->steps++;
 }
 
-/* reserve and begin: what a step costs the host before its work can be launched. */
+static int reserve_and_begin(struct rep_engine *engine, uint64_t *step, struct kvp_batch_view *view)
+{
+	int ret = kvp_batch_reserve(engine->batch, NULL);
+
+	if (ret)
+		return ret;
+	*step = kvp_step_next(engine->client, REP_TIMELINE);
+	return kvp_batch_begin(engine->batch, NULL, REP_TIMELINE, *step, view);
+}
+
+/* What a step costs the host before its work can be launched. The clock is not the step's. */
 static int prepare(struct rep_engine *engine, uint64_t *step, struct kvp_batch_view *view)
 {
 	uint64_t began_ns = kvw_now_ns();
@@ -201,11 +219,7 @@ static int prepare(struct rep_engine *engine, uint64_t *step, struct kvp_batch_v
 	rep_syscalls_begin();
 	if (engine->run->options->control_syscall)
 		(void)syscall(SYS_getppid);
-	ret = kvp_batch_reserve(engine->batch, NULL);
-	if (!ret) {
-		*step = kvp_step_next(engine->client, REP_TIMELINE);
-		ret = kvp_batch_begin(engine->batch, NULL, REP_TIMELINE, *step, view);
-	}
+	ret = reserve_and_begin(engine, step, view);
 	rep_syscalls_pause();
 	if (!ret)
 		rep_histogram_add(&engine->stats->preparation_ns, kvw_now_ns() - began_ns);
@@ -242,23 +256,30 @@ static int close_finished(struct rep_engine *engine)
 	return ret;
 }
 
+/* The counted part of a step. */
+static int run_step(struct rep_engine *engine, uint64_t *step, struct kvp_batch_view *view, uint64_t *calls)
+{
+	int ret = prepare(engine, step, view);
+
+	if (!ret)
+		ret = work(engine, *step, view);
+	*calls = rep_syscalls_end();
+	return ret;
+}
+
 static int step_once(struct rep_engine *engine)
 {
 	struct kvp_batch_view view = {.size = sizeof(view)};
 	uint32_t before[REP_MAX_BATCH];
+	bool attended = attends(engine);
 	uint64_t step = 0;
 	uint64_t calls;
-	bool attended;
 	int ret;
 
-	attended = attends(engine);
 	if (attended)
 		prepare_queries(engine);
 	committed(engine, before);
-	ret = prepare(engine, &step, &view);
-	if (!ret)
-		ret = work(engine, step, &view);
-	calls = rep_syscalls_end();
+	ret = run_step(engine, &step, &view, &calls);
 	if (ret == -KVP_ELEASE && !step)
 		return wait_for_lease(engine);
 	if (ret)

@@ -36,6 +36,24 @@ static void block_text(const struct rep_event *event, int writer_engine, char *o
 		 event->offset, event->plane, event->position, event->got, event->wanted);
 }
 
+static void attention_text(const struct rep_event *event, char *out, size_t capacity)
+{
+	snprintf(out, capacity,
+		 "attention of session %" PRIu64
+		 " (engine %u) over %u tokens of the request of line %u: element %" PRIu64
+		 " is %g, the reference says %g",
+		 event->reader, event->engine, event->position, event->line, event->offset, event->got_value,
+		 event->wanted_value);
+}
+
+static void injected_text(const struct rep_event *event, char *out, size_t capacity)
+{
+	snprintf(out, capacity,
+		 "flipped byte %" PRIu64 " of block %d generation %" PRIu64 " (written by session %" PRIu64
+		 ") from 0x%02x to 0x%02x",
+		 event->offset, event->block, event->generation, event->writer, event->wanted, event->got);
+}
+
 void rep_event_text(const struct rep_event *event, int writer_engine, char *out, size_t capacity)
 {
 	switch ((enum rep_event_kind)event->kind) {
@@ -43,19 +61,10 @@ void rep_event_text(const struct rep_event *event, int writer_engine, char *out,
 		block_text(event, writer_engine, out, capacity);
 		break;
 	case REP_EVENT_ATTENTION:
-		snprintf(out, capacity,
-			 "attention of session %" PRIu64
-			 " (engine %u) over %u tokens of the request of line %u: element %" PRIu64
-			 " is %g, the reference says %g",
-			 event->reader, event->engine, event->position, event->line, event->offset,
-			 event->got_value, event->wanted_value);
+		attention_text(event, out, capacity);
 		break;
 	case REP_EVENT_INJECTED:
-		snprintf(out, capacity,
-			 "flipped byte %" PRIu64 " of block %d generation %" PRIu64
-			 " (written by session %" PRIu64 ") from 0x%02x to 0x%02x",
-			 event->offset, event->block, event->generation, event->writer, event->wanted,
-			 event->got);
+		injected_text(event, out, capacity);
 		break;
 	case REP_EVENT_FAILED:
 		snprintf(out, capacity, "engine %u: %.*s", event->engine, (int)sizeof(event->text),

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Faults that an engine tells one by one; the rest is only counted. */
+#define REP_EVENTS_TOLD 16u
+
 enum rep_event_kind {
 	REP_EVENT_BLOCK,     /* a matched block holds other bytes than its hash says */
 	REP_EVENT_ATTENTION, /* kernel and reference differ */
@@ -38,6 +41,8 @@ _Static_assert(sizeof(struct rep_event) <= PIPE_BUF, "an event is written in one
 
 /* 0 or a negative errno. */
 int rep_event_send(int fd, const struct rep_event *event);
+/* Room for any sentence. */
+#define REP_EVENT_TEXT_BYTES 768u
 /* One sentence. `writer_engine`: which engine the writing session is, -1: not one of this replay. */
 void rep_event_text(const struct rep_event *event, int writer_engine, char *out, size_t capacity);
 

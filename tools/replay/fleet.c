@@ -95,7 +95,7 @@ static int start_engine(const struct rep_run *run, uint32_t index, const int fds
 static void take_event(const struct rep_run *run, struct rep_fleet_result *result,
 		       const struct rep_event *event)
 {
-	char text[768];
+	char text[REP_EVENT_TEXT_BYTES];
 
 	rep_event_text(event, rep_engine_of_session(run, event->writer), text, sizeof(text));
 	rep_progress_clear();

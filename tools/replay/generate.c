@@ -179,20 +179,6 @@ static void add_ids(struct generator *g, struct user *user, const struct rep_req
 		trace->ids[trace->id_count++] = g->next_id++;
 }
 
-static int make_room(struct rep_trace *trace, uint32_t ids)
-{
-	uint64_t *grown;
-
-	if (trace->id_count + ids <= trace->id_capacity)
-		return 0;
-	trace->id_capacity = 2 * (trace->id_capacity + ids);
-	grown = reallocarray(trace->ids, trace->id_capacity, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	trace->ids = grown;
-	return 0;
-}
-
 static int add_turn(struct generator *g, struct rep_trace *trace)
 {
 	const struct rep_generate *params = g->params;
@@ -211,7 +197,7 @@ static int add_turn(struct generator *g, struct rep_trace *trace)
 		.output_length = log_normal(g, OUTPUT_MEDIAN, OUTPUT_SIGMA, 1, OUTPUT_MAX),
 	};
 	request->id_count = (request->input_length + params->block_tokens - 1) / params->block_tokens;
-	if (make_room(trace, request->id_count))
+	if (rep_trace_reserve_ids(trace, request->id_count))
 		return -ENOMEM;
 	add_ids(g, user, request, trace);
 	trace->count++;

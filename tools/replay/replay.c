@@ -74,9 +74,9 @@ static const struct ctl_option table[] = {
 /* Only a daemon that is started here can be told these. */
 static const char *const standalone_options[] = {"blocks", "block-tokens", "planes", "policy", "event-loop"};
 
-static int check_usage(const struct rep_options *options, uint32_t operand_count)
+static int check_usage(const struct rep_options *options, const char *path)
 {
-	if (!operand_count == !options->generate) {
+	if (!path == !options->generate) {
 		ctl_complain("replay needs either TRACE or --generate N");
 		return CTL_USAGE;
 	}
@@ -349,15 +349,15 @@ static int replay_trace(struct rep_options *options, const struct rep_trace *tra
 	return code;
 }
 
-static int run_verb(const void *opaque, char *const *operands, uint32_t operand_count)
+static int run_verb(const void *opaque, char *const *operands)
 {
 	struct rep_options options = *(const struct rep_options *)opaque;
 	struct rep_trace trace;
-	int code = check_usage(&options, operand_count);
+	int code = check_usage(&options, operands[0]);
 
 	if (code)
 		return code;
-	if (get_trace(&options, operand_count ? operands[0] : NULL, &trace))
+	if (get_trace(&options, operands[0], &trace))
 		return CTL_USAGE;
 	code = replay_trace(&options, &trace);
 	rep_trace_free(&trace);

@@ -205,7 +205,6 @@ static int print_table(const struct rep_report *report)
 	const struct rep_totals *totals = &report->totals;
 	bool full = !report->run->options->metadata_only;
 	struct ctl_table *table = ctl_table_create("|>|");
-	int ret;
 
 	row(table, "requests", totals->requests);
 	if (full) {
@@ -220,9 +219,7 @@ static int print_table(const struct rep_report *report)
 	ctl_table_text(table, "time");
 	ctl_table_format(table, "%.1f s", report->wall_s);
 	ctl_table_text(table, "");
-	ret = ctl_table_print(table, stdout);
-	ctl_table_destroy(table);
-	return ret ? CTL_FAULT : CTL_OK;
+	return ctl_table_finish(table);
 }
 
 int rep_report_print(const struct rep_report *report)

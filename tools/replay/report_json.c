@@ -13,14 +13,6 @@ static json_t *ratio(uint64_t value, uint64_t of)
 	return value % of ? json_real((double)value / (double)of) : json_integer((json_int_t)(value / of));
 }
 
-static void number_or_null(json_t *root, const char *key, bool known, uint64_t value)
-{
-	if (known)
-		ctl_json_u64(root, key, value);
-	else
-		ctl_json_null(root, key);
-}
-
 static void add_what(json_t *root, const struct rep_report *report)
 {
 	const struct rep_options *options = report->run->options;
@@ -28,14 +20,14 @@ static void add_what(json_t *root, const struct rep_report *report)
 
 	ctl_json_string(root, "mode", full ? "full" : "metadata");
 	ctl_json_u64(root, "engines", report->run->engines);
-	number_or_null(root, "batch", full, options->batch);
-	number_or_null(root, "heads", full, options->heads);
-	number_or_null(root, "attention_every", full, options->attention_every);
-	number_or_null(root, "compare_every", full, options->compare_every);
+	ctl_json_number_or_null(root, "batch", full, options->batch);
+	ctl_json_number_or_null(root, "heads", full, options->heads);
+	ctl_json_number_or_null(root, "attention_every", full, options->attention_every);
+	ctl_json_number_or_null(root, "compare_every", full, options->compare_every);
 	ctl_json_u64(root, "trace_block_tokens", report->run->trace->block_tokens);
-	number_or_null(root, "blocks", report->after.blocks, report->after.blocks);
-	number_or_null(root, "block_tokens", report->after.block_tokens, report->after.block_tokens);
-	number_or_null(root, "pool_bytes", report->after.bytes, report->after.bytes);
+	ctl_json_number_or_null(root, "blocks", report->after.blocks, report->after.blocks);
+	ctl_json_number_or_null(root, "block_tokens", report->after.block_tokens, report->after.block_tokens);
+	ctl_json_number_or_null(root, "pool_bytes", report->after.bytes, report->after.bytes);
 	ctl_json_string(root, "memory", report->after.memory);
 	if (report->after.counted) {
 		ctl_json_string(root, "event_loop", report->after.event_loop);
@@ -49,27 +41,41 @@ static void add_what(json_t *root, const struct rep_report *report)
 static void add_hits(json_t *root, const struct rep_report *report)
 {
 	const struct rep_totals *totals = &report->totals;
-	bool full = !report->run->options->metadata_only;
+	const struct rep_ideal *ideal = &report->ideal;
 
 	ctl_json_u64(root, "lookup_blocks", totals->lookup_blocks);
 	ctl_json_u64(root, "hit_blocks", totals->hit_blocks);
 	json_object_set_new(root, "hit_rate", ratio(totals->hit_blocks, totals->lookup_blocks));
-	ctl_json_u64(root, "ideal_lookup_blocks", report->ideal.lookup_blocks);
-	ctl_json_u64(root, "ideal_hit_blocks", report->ideal.hit_blocks);
-	json_object_set_new(root, "ideal_hit_rate",
-			    ratio(report->ideal.hit_blocks, report->ideal.lookup_blocks));
-	number_or_null(root, "evictions", report->counted,
-		       rep_report_counter(report, KVW_COUNTER_evicted_blocks));
-	number_or_null(root, "cross_engine_blocks", full, totals->cross_engine_blocks);
-	number_or_null(root, "coming_blocks", full, totals->coming_blocks);
-	number_or_null(root, "bytes_not_recomputed", full, totals->hit_blocks * report->block_bytes);
-	number_or_null(root, "daemon_lookup_blocks", report->counted,
-		       rep_report_counter(report, KVW_COUNTER_lookup_blocks));
-	number_or_null(root, "daemon_hit_blocks", report->counted,
-		       rep_report_counter(report, KVW_COUNTER_hit_blocks));
-	number_or_null(root, "leased_at_end", report->counted, report->after.leased);
-	number_or_null(root, "draining_at_end", report->counted, report->after.draining);
-	number_or_null(root, "longest_turn_us", report->counted, report->after.longest_turn_us);
+	ctl_json_u64(root, "ideal_lookup_blocks", ideal->lookup_blocks);
+	ctl_json_u64(root, "ideal_hit_blocks", ideal->hit_blocks);
+	json_object_set_new(root, "ideal_hit_rate", ratio(ideal->hit_blocks, ideal->lookup_blocks));
+}
+
+static void add_sharing(json_t *root, const struct rep_report *report)
+{
+	const struct rep_totals *totals = &report->totals;
+	bool full = !report->run->options->metadata_only;
+
+	ctl_json_number_or_null(root, "cross_engine_blocks", full, totals->cross_engine_blocks);
+	ctl_json_number_or_null(root, "coming_blocks", full, totals->coming_blocks);
+	ctl_json_number_or_null(root, "bytes_not_recomputed", full, totals->hit_blocks * report->block_bytes);
+}
+
+static void add_counter(json_t *root, const char *key, const struct rep_report *report,
+			enum kvw_counter counter)
+{
+	ctl_json_number_or_null(root, key, report->counted, rep_report_counter(report, counter));
+}
+
+/* What the daemon says. */
+static void add_counters(json_t *root, const struct rep_report *report)
+{
+	add_counter(root, "evictions", report, KVW_COUNTER_evicted_blocks);
+	add_counter(root, "daemon_lookup_blocks", report, KVW_COUNTER_lookup_blocks);
+	add_counter(root, "daemon_hit_blocks", report, KVW_COUNTER_hit_blocks);
+	ctl_json_number_or_null(root, "leased_at_end", report->counted, report->after.leased);
+	ctl_json_number_or_null(root, "draining_at_end", report->counted, report->after.draining);
+	ctl_json_number_or_null(root, "longest_turn_us", report->counted, report->after.longest_turn_us);
 }
 
 static void add_quantile(json_t *root, const char *key, const struct rep_report *report, uint32_t per_mille)
@@ -81,29 +87,41 @@ static void add_quantile(json_t *root, const char *key, const struct rep_report 
 									 : json_null());
 }
 
+static void add_syscalls(json_t *root, const struct rep_report *report)
+{
+	const struct rep_totals *totals = &report->totals;
+	bool counted = report->syscalls_counted && totals->steady_steps;
+
+	json_object_set_new(root, "syscalls_per_step",
+			    counted ? ratio(totals->steady_syscalls, totals->steady_steps) : json_null());
+	ctl_json_number_or_null(root, "most_syscalls_of_a_step", counted, totals->worst_syscalls);
+	ctl_json_string(root, "syscalls_counted_by",
+			report->syscalls_counted ? rep_counting_name(report->run->counting) : "none");
+}
+
 static void add_steps(json_t *root, const struct rep_report *report)
 {
 	const struct rep_totals *totals = &report->totals;
 	bool full = !report->run->options->metadata_only;
-	bool counted = full && report->syscalls_counted;
 
-	number_or_null(root, "decode_steps", full, totals->decode_steps);
-	number_or_null(root, "steady_steps", full, totals->steady_steps);
-	number_or_null(root, "prefill_steps", full, totals->prefill_steps);
-	json_object_set_new(root, "records_per_step",
-			    full ? ratio(totals->steady_records, totals->steady_steps) : json_null());
-	json_object_set_new(root, "syscalls_per_step",
-			    counted ? ratio(totals->steady_syscalls, totals->steady_steps) : json_null());
-	number_or_null(root, "most_syscalls_of_a_step", counted && totals->steady_steps,
-		       totals->worst_syscalls);
-	ctl_json_string(root, "syscalls_counted_by",
-			counted ? rep_counting_name(report->run->counting) : "none");
+	ctl_json_number_or_null(root, "decode_steps", full, totals->decode_steps);
+	ctl_json_number_or_null(root, "steady_steps", full, totals->steady_steps);
+	ctl_json_number_or_null(root, "prefill_steps", full, totals->prefill_steps);
+	json_object_set_new(root, "records_per_step", ratio(totals->steady_records, totals->steady_steps));
 	add_quantile(root, "step_us_p50", report, 500);
 	add_quantile(root, "step_us_p99", report, 990);
-	number_or_null(root, "preemptions", full, totals->preemptions);
-	number_or_null(root, "refused_opens", full, totals->refused_opens);
-	number_or_null(root, "lease_waits", full, totals->lease_waits);
-	number_or_null(root, "lost_sequences", full, totals->lost);
+}
+
+/* What did not go straight on. */
+static void add_setbacks(json_t *root, const struct rep_report *report)
+{
+	const struct rep_totals *totals = &report->totals;
+	bool full = !report->run->options->metadata_only;
+
+	ctl_json_number_or_null(root, "preemptions", full, totals->preemptions);
+	ctl_json_number_or_null(root, "refused_opens", full, totals->refused_opens);
+	ctl_json_number_or_null(root, "lease_waits", full, totals->lease_waits);
+	ctl_json_number_or_null(root, "lost_sequences", full, totals->lost);
 }
 
 static void add_verification(json_t *root, const struct rep_report *report)
@@ -112,26 +130,18 @@ static void add_verification(json_t *root, const struct rep_report *report)
 	bool full = !report->run->options->metadata_only;
 	bool attended = full && totals->attention_rows;
 
-	number_or_null(root, "verified_blocks", full, totals->verified_blocks);
+	ctl_json_number_or_null(root, "verified_blocks", full, totals->verified_blocks);
 	ctl_json_u64(root, "verification_failures", totals->block_failures + totals->attention_failures);
-	number_or_null(root, "block_failures", full, totals->block_failures);
-	number_or_null(root, "attention_rows", full, totals->attention_rows);
-	number_or_null(root, "compared_rows", attended, totals->compared_rows);
-	number_or_null(root, "attention_failures", attended, totals->attention_failures);
-	number_or_null(root, "injected", full, totals->injected);
+	ctl_json_number_or_null(root, "block_failures", full, totals->block_failures);
+	ctl_json_number_or_null(root, "attention_rows", full, totals->attention_rows);
+	ctl_json_number_or_null(root, "compared_rows", attended, totals->compared_rows);
+	ctl_json_number_or_null(root, "attention_failures", attended, totals->attention_failures);
+	ctl_json_number_or_null(root, "injected", full, totals->injected);
 }
 
-static json_t *event_json(const struct rep_report *report, const struct rep_event *event)
+/* Which block, by whom, and the byte. */
+static void add_mismatch(json_t *object, const struct rep_event *event, int writer)
 {
-	int writer = rep_engine_of_session(report->run, event->writer);
-	json_t *object = json_object();
-	char text[768];
-
-	rep_event_text(event, writer, text, sizeof(text));
-	ctl_json_string(object, "text", text);
-	ctl_json_u64(object, "engine", event->engine);
-	if (event->kind != REP_EVENT_BLOCK)
-		return object;
 	json_object_set_new(object, "block", json_integer(event->block));
 	ctl_json_u64(object, "generation", event->generation);
 	ctl_json_u64(object, "writer_session", event->writer);
@@ -141,6 +151,19 @@ static json_t *event_json(const struct rep_report *report, const struct rep_even
 	ctl_json_u64(object, "offset", event->offset);
 	ctl_json_u64(object, "got", event->got);
 	ctl_json_u64(object, "wanted", event->wanted);
+}
+
+static json_t *event_json(const struct rep_report *report, const struct rep_event *event)
+{
+	int writer = rep_engine_of_session(report->run, event->writer);
+	json_t *object = json_object();
+	char text[REP_EVENT_TEXT_BYTES];
+
+	rep_event_text(event, writer, text, sizeof(text));
+	ctl_json_string(object, "text", text);
+	ctl_json_u64(object, "engine", event->engine);
+	if (event->kind == REP_EVENT_BLOCK)
+		add_mismatch(object, event, writer);
 	return object;
 }
 
@@ -166,11 +189,15 @@ int rep_report_json(const struct rep_report *report)
 
 	add_what(root, report);
 	ctl_json_u64(root, "requests", totals->requests);
-	number_or_null(root, "tokens", full, totals->prompt_tokens + totals->output_tokens);
-	number_or_null(root, "prompt_tokens", full, totals->prompt_tokens);
-	number_or_null(root, "output_tokens", full, totals->output_tokens);
+	ctl_json_number_or_null(root, "tokens", full, totals->prompt_tokens + totals->output_tokens);
+	ctl_json_number_or_null(root, "prompt_tokens", full, totals->prompt_tokens);
+	ctl_json_number_or_null(root, "output_tokens", full, totals->output_tokens);
 	add_hits(root, report);
+	add_sharing(root, report);
+	add_counters(root, report);
 	add_steps(root, report);
+	add_syscalls(root, report);
+	add_setbacks(root, report);
 	add_verification(root, report);
 	json_object_set_new(root, "wall_s", json_real(report->wall_s));
 	add_problems(root, report);

@@ -2,6 +2,7 @@
 /* Starts and stops a kvpoold of the replay's own. */
 #include "standalone.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -174,10 +175,19 @@ static int make_folder(struct rep_daemon *daemon)
 	return 0;
 }
 
+/* With what a killed daemon left in it. */
 static void remove_folder(const struct rep_daemon *daemon)
 {
-	unlink(daemon->socket);
-	unlink(daemon->log);
+	char path[sizeof(daemon->folder) + 260];
+	DIR *dir = opendir(daemon->folder);
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", daemon->folder, entry->d_name);
+		unlink(path); /* "." and ".." stay */
+	}
+	if (dir)
+		closedir(dir);
 	rmdir(daemon->folder);
 }
 

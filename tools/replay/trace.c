@@ -2,6 +2,7 @@
 /* Reads traces: zlib opens plain and compressed files alike, jansson reads the lines. */
 #include "trace.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,6 +12,10 @@
 #include <string.h>
 #include <zlib.h>
 
+/* Room for a line at first; doubled as needed. */
+#define FIRST_LINE_BYTES 65536u
+static_assert(REP_MAX_LINE_BYTES == 8u << 20, "why_of() says it");
+
 void rep_trace_free(struct rep_trace *trace)
 {
 	free(trace->requests);
@@ -18,26 +23,33 @@ void rep_trace_free(struct rep_trace *trace)
 	memset(trace, 0, sizeof(*trace));
 }
 
-static int reserve(struct rep_trace *trace, size_t ids)
+static int reserve_request(struct rep_trace *trace)
 {
-	if (trace->count == trace->capacity) {
-		uint32_t capacity = trace->capacity ? 2 * trace->capacity : 1024;
-		struct rep_request *requests = reallocarray(trace->requests, capacity, sizeof(*requests));
+	uint32_t capacity = trace->capacity ? 2 * trace->capacity : 1024;
+	struct rep_request *requests;
 
-		if (!requests)
-			return -ENOMEM;
-		trace->requests = requests;
-		trace->capacity = capacity;
-	}
-	if (trace->id_count + ids > trace->id_capacity) {
-		uint64_t capacity = 2 * (trace->id_count + ids);
-		uint64_t *grown = reallocarray(trace->ids, capacity, sizeof(*grown));
+	if (trace->count < trace->capacity)
+		return 0;
+	requests = reallocarray(trace->requests, capacity, sizeof(*requests));
+	if (!requests)
+		return -ENOMEM;
+	trace->requests = requests;
+	trace->capacity = capacity;
+	return 0;
+}
 
-		if (!grown)
-			return -ENOMEM;
-		trace->ids = grown;
-		trace->id_capacity = capacity;
-	}
+int rep_trace_reserve_ids(struct rep_trace *trace, uint64_t ids)
+{
+	uint64_t capacity = 2 * (trace->id_count + ids);
+	uint64_t *grown;
+
+	if (trace->id_count + ids <= trace->id_capacity)
+		return 0;
+	grown = reallocarray(trace->ids, capacity, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	trace->ids = grown;
+	trace->id_capacity = capacity;
 	return 0;
 }
 
@@ -114,11 +126,11 @@ static int read_request(struct rep_trace *trace, const json_t *object, uint32_t 
 		snprintf(error, capacity, "'hash_ids' is no array of at most %u numbers", REP_MAX_IDS);
 		return -EINVAL;
 	}
-	ret = reserve(trace, json_array_size(ids));
-	if (ret)
+	if (reserve_request(trace) || rep_trace_reserve_ids(trace, json_array_size(ids))) {
 		snprintf(error, capacity, "out of memory");
-	else
-		ret = read_ids(trace, ids, error, capacity);
+		return -ENOMEM;
+	}
+	ret = read_ids(trace, ids, error, capacity);
 	if (ret)
 		return ret;
 	request.id_count = (uint32_t)json_array_size(ids);
@@ -190,33 +202,47 @@ int rep_trace_settle(struct rep_trace *trace, uint32_t block_tokens, uint32_t *l
 	return -EINVAL;
 }
 
-/*
- * One line without its end; 1, 0 at the end of the file, or an error. *line grows as needed, to
- * REP_MAX_LINE_BYTES.
- */
-static int read_line(gzFile file, char **line, size_t *capacity, size_t *length)
-{
-	*length = 0;
-	for (;;) {
-		if (*capacity - *length < 2) {
-			char *grown;
+/* A line's text and the room for it. */
+struct line {
+	char *text;
+	size_t capacity;
+	size_t length;
+};
 
-			if (*capacity >= REP_MAX_LINE_BYTES)
-				return -EFBIG;
-			grown = realloc(*line, 2 * *capacity);
-			if (!grown)
-				return -ENOMEM;
-			*line = grown;
-			*capacity *= 2;
-		}
-		if (!gzgets(file, *line + *length, (int)(*capacity - *length)))
-			return *length ? 1 : 0;
-		*length += strlen(*line + *length);
-		if (*length && (*line)[*length - 1] == '\n') {
-			--*length;
+static int grow_line(struct line *line)
+{
+	char *grown;
+
+	if (line->capacity - line->length >= 2)
+		return 0;
+	if (line->capacity >= REP_MAX_LINE_BYTES)
+		return -EFBIG;
+	grown = realloc(line->text, 2 * line->capacity);
+	if (!grown)
+		return -ENOMEM;
+	line->text = grown;
+	line->capacity *= 2;
+	return 0;
+}
+
+/* One line without its end; 1, 0 at the end of the file, or an error. */
+static int read_line(gzFile file, struct line *line)
+{
+	int ret;
+
+	line->length = 0;
+	while (!(ret = grow_line(line))) {
+		char *at = line->text + line->length;
+
+		if (!gzgets(file, at, (int)(line->capacity - line->length)))
+			return line->length ? 1 : 0;
+		line->length += strlen(at);
+		if (line->length && line->text[line->length - 1] == '\n') {
+			line->length--;
 			return 1;
 		}
 	}
+	return ret;
 }
 
 static bool is_blank(const char *text, size_t length)
@@ -224,27 +250,40 @@ static bool is_blank(const char *text, size_t length)
 	return strspn(text, " \t\r") >= length;
 }
 
-static int read_lines(gzFile file, uint32_t max_requests, struct rep_trace *trace, uint32_t *line,
+static const char *why_of(int error)
+{
+	return error == -EFBIG ? "longer than 8 MiB" : "out of memory";
+}
+
+/* Next line that is not blank: 1 and a request, 0 at the end, or an error. */
+static int read_next(gzFile file, struct line *line, struct rep_trace *trace, uint32_t *number, char *error,
+		     size_t capacity)
+{
+	int ret;
+
+	do {
+		++*number;
+		ret = read_line(file, line);
+	} while (ret > 0 && is_blank(line->text, line->length));
+	if (ret < 0)
+		snprintf(error, capacity, "%s", why_of(ret));
+	if (ret <= 0)
+		return ret;
+	ret = rep_trace_line(trace, line->text, line->length, *number, error, capacity);
+	return ret ? ret : 1;
+}
+
+static int read_lines(gzFile file, uint32_t max_requests, struct rep_trace *trace, uint32_t *number,
 		      char *error, size_t capacity)
 {
-	size_t text_capacity = 65536;
-	size_t length;
-	char *text = malloc(text_capacity);
-	int ret = text ? 1 : -ENOMEM;
+	struct line line = {.text = malloc(FIRST_LINE_BYTES), .capacity = FIRST_LINE_BYTES};
+	int ret = line.text ? 1 : -ENOMEM;
 
-	while (ret > 0 && (!max_requests || trace->count < max_requests)) {
-		++*line;
-		ret = read_line(file, &text, &text_capacity, &length);
-		if (ret <= 0 || is_blank(text, length))
-			continue;
-		ret = rep_trace_line(trace, text, length, *line, error, capacity);
-		ret = ret ? ret : 1;
-	}
-	free(text);
-	if (ret == -EFBIG)
-		snprintf(error, capacity, "longer than %u bytes", REP_MAX_LINE_BYTES);
-	else if (ret == -ENOMEM)
-		snprintf(error, capacity, "out of memory");
+	if (ret < 0)
+		snprintf(error, capacity, "%s", why_of(ret));
+	while (ret > 0 && (!max_requests || trace->count < max_requests))
+		ret = read_next(file, &line, trace, number, error, capacity);
+	free(line.text);
 	return ret < 0 ? ret : 0;
 }
 
@@ -258,6 +297,20 @@ static int check_end(gzFile file, char *error, size_t capacity)
 		return 0;
 	snprintf(error, capacity, "%s", code == Z_ERRNO ? strerror(errno) : text);
 	return -EIO;
+}
+
+static int load(gzFile file, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *trace,
+		uint32_t *line, char *error, size_t capacity)
+{
+	int ret = read_lines(file, max_requests, trace, line, error, capacity);
+
+	if (!ret)
+		ret = check_end(file, error, capacity);
+	if (!ret && !trace->count) {
+		ret = -EINVAL;
+		snprintf(error, capacity, "no request in it");
+	}
+	return ret ? ret : rep_trace_settle(trace, block_tokens, line, error, capacity);
 }
 
 int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *out,
@@ -274,15 +327,7 @@ int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_request
 		snprintf(error, capacity, "cannot read '%s': %s", path, strerror(-ret));
 		return ret;
 	}
-	ret = read_lines(file, max_requests, &trace, &line, why, sizeof(why));
-	if (!ret)
-		ret = check_end(file, why, sizeof(why));
-	if (!ret && !trace.count) {
-		ret = -EINVAL;
-		snprintf(why, sizeof(why), "no request in it");
-	}
-	if (!ret)
-		ret = rep_trace_settle(&trace, block_tokens, &line, why, sizeof(why));
+	ret = load(file, block_tokens, max_requests, &trace, &line, why, sizeof(why));
 	gzclose_r(file);
 	if (ret) {
 		snprintf(error, capacity, "%s:%u: %s", path, line, why);

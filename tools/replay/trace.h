@@ -50,6 +50,8 @@ struct rep_trace {
 int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *out,
 		   char *error, size_t capacity);
 void rep_trace_free(struct rep_trace *trace);
+/* Room for `ids` more of them; 0 or -ENOMEM. */
+int rep_trace_reserve_ids(struct rep_trace *trace, uint64_t ids);
 
 /*
  * Appends one request; what it names is checked. 0, -EINVAL, -ENOMEM; a sentence without file and line in

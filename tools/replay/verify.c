@@ -8,9 +8,6 @@
 
 #include "engine.h"
 
-/* Blocks whose faults are told one by one; the rest is only counted. */
-#define EVENTS_TOLD 16u
-
 static int tell_mismatch(struct rep_engine *engine, const struct rep_active *active, uint32_t index,
 			 const struct kvp_block_info *block, const struct rep_mismatch *mismatch)
 {
@@ -30,7 +27,7 @@ static int tell_mismatch(struct rep_engine *engine, const struct rep_active *act
 	};
 
 	rep_stat_add(&engine->stats->block_failures, 1);
-	if (engine->failure_events++ >= EVENTS_TOLD)
+	if (engine->failure_events++ >= REP_EVENTS_TOLD)
 		return 0;
 	return rep_event_send(engine->event_fd, &event);
 }
