@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include <xxhash.h>
@@ -112,12 +113,21 @@ void kvd_served_pool_close(struct kvd_served_pool *pool)
 	memset(pool, 0, sizeof(*pool));
 }
 
-/* On the worker's thread: touches only the memory and the atomic progress. */
+/* Only the buckets are not there yet, and a kernel that can't do it leaves them to their first use. */
+static int populate_directory(const struct kvd_segment *directory)
+{
+	if (!madvise(directory->memory, directory->bytes, MADV_POPULATE_WRITE) || errno == EINVAL)
+		return 0;
+	return errno == EFAULT ? -ENOMEM : -errno;
+}
+
+/* On the worker's thread: makes pages present and reports progress, writes nothing. */
 static int populate(void *arg, const _Atomic int *cancel)
 {
 	struct kvd_served_pool *pool = arg;
+	int ret = populate_directory(&pool->directory);
 
-	return pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
+	return ret ? ret : pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
 }
 
 static void populated(void *arg, int result)
