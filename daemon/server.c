@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,6 +337,17 @@ static void raise_descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/*
+ * From here on the heap grows rarely and never shrinks, and only tens of megabytes are mapped on their own: mapping and unmapping
+ * would wait for the worker, which holds the same lock of the address space while it frees the segments of the dead.
+ */
+static void settle_heap(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+	mallopt(M_TOP_PAD, 1 << 20);
+}
+
 int kvd_server_open(const struct kvd_config *config, struct kvd_server **out)
 {
 	struct kvd_server *server = calloc(1, sizeof(*server));
@@ -360,6 +373,7 @@ int kvd_server_open(const struct kvd_config *config, struct kvd_server **out)
 		kvd_server_close(server);
 		return ret;
 	}
+	settle_heap();
 	kvd_log_info("kvpoold %s: serving '%s', event loop %s, %" PRIu32 " pool%s, incarnation %" PRIu64,
 		     KVP_VERSION_STRING, config->socket, kvd_loop_name(server->loop), config->pool_count,
 		     config->pool_count == 1 ? "" : "s", server->incarnation);

@@ -7,7 +7,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/io_uring.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +49,28 @@ void kvt_take_lane(int argc, char **argv, unsigned watchdog_seconds)
 	}
 }
 
+static int io_uring_errno;
+
+void kvt_refuse_io_uring(int error)
+{
+	io_uring_errno = error;
+}
+
+static void install_filter(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, SYS_io_uring_setup, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SYS_io_uring_register, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)io_uring_errno),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(126);
+}
+
 static _Noreturn void become_daemon(const struct kvt_daemon *daemon, int ready_fd, const char *const *options)
 {
 	char socket[176];
@@ -67,6 +91,8 @@ static _Noreturn void become_daemon(const struct kvt_daemon *daemon, int ready_f
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (log >= 0)
 		dup2(log, STDERR_FILENO);
+	if (io_uring_errno)
+		install_filter();
 	execv(KVT_KVPOOLD, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }

@@ -32,6 +32,9 @@ extern const char *kvt_lane;
  */
 void kvt_take_lane(int argc, char **argv, unsigned watchdog_seconds);
 
+/* Daemons started from now on find io_uring refused with this errno, as under a container's seccomp filter; 0: not refused. */
+void kvt_refuse_io_uring(int error);
+
 /* options: NULL-terminated, appended to --socket, --event-loop and --ready-fd. */
 struct kvt_daemon *kvt_daemon_start(const char *const *options);
 /* The same without waiting for it. */

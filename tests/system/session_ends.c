@@ -23,7 +23,7 @@ struct victim {
 	uint64_t session;
 	uint64_t chain; /* of its blocks */
 	int leash_fd;
-	pid_t child;    /* of victims that forked: keeps all descriptors and mappings */
+	pid_t child; /* of victims that forked: keeps all descriptors and mappings */
 };
 
 /* Until it is killed, or the test is no more: then the pipe has no other end. */
