@@ -27,6 +27,12 @@ static const struct ctl_option table[] = {
 	 "at most this many"},
 };
 
+/* A daemon that makes no progress, or names a block that no pool can have, does not keep us. */
+static bool goes_on(uint64_t from, uint64_t next)
+{
+	return next > from && next < 2 * (uint64_t)KVW_MAX_BLOCKS;
+}
+
 /*
  * The daemon answers in pages. *next: where the rest begins, 0 at the end. `from` must grow, whatever the
  * daemon says.
@@ -52,7 +58,7 @@ static int collect(struct ctl_admin *admin, const struct options *options, struc
 		while (list->count < options->limit &&
 		       kvw_list_next(&reply.BLOCKS_OK.blocks, KVW_ITEM_BLOCK, &block))
 			ctl_block_list_add(list, &block);
-		*next = reply.BLOCKS_OK.next > request.from ? reply.BLOCKS_OK.next : 0;
+		*next = goes_on(request.from, reply.BLOCKS_OK.next) ? reply.BLOCKS_OK.next : 0;
 		request.from = *next;
 	} while (*next && list->count < options->limit);
 	return 0;

@@ -13,6 +13,9 @@ static const char titles[] =
 	"SESSION|>PID|>UID|NAME|POOL|STATE|>LEASED|>PENDING|>DRAINING|>REFERENCES|>WAITING"
 	"|WAITS FOR|>SINCE";
 
+/* Far more than a daemon has sessions: what ends the loop with one that has always more. */
+#define MAX_PAGES 65536u
+
 /* What is done with each client. */
 struct sink {
 	json_t *array;
@@ -91,6 +94,7 @@ static int collect(struct ctl_admin *admin, struct sink *sink)
 	struct kvw_msg_CLIENTS request = {0};
 	struct kvw_item_CLIENT client;
 	union kvw_any reply;
+	uint32_t pages = 0;
 	uint64_t after;
 	int ret;
 
@@ -106,7 +110,7 @@ static int collect(struct ctl_admin *admin, struct sink *sink)
 				add_row(sink->table, &client);
 			request.after = client.session > request.after ? client.session : request.after;
 		}
-	} while (reply.CLIENTS_OK.more && request.after > after);
+	} while (reply.CLIENTS_OK.more && request.after > after && ++pages < MAX_PAGES);
 	return 0;
 }
 
