@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a daemon whose books are wrong: one line on stderr, then abort(), so that a core shows the rest.
+ * The end of a daemon whose books are wrong: one line on stderr, then abort(), so that a core shows
+ * the rest.
  */
 #include "assert.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the books share among themselves: lists, the moves of one block between states, the family tree of the index, the
- * evictable set, holds, and the hooks of the deep check. Everything here is O(1) unless it says otherwise.
+ * What the files of the books share among themselves: lists, the moves of one block between states,
+ * the family tree of the index, the evictable set, holds, and the hooks of the deep check. Everything
+ * here is O(1) unless it says otherwise.
  *
  * Layers, each on those before it:
  *   pool_list.c    lists of blocks
@@ -66,7 +67,10 @@ void kvd_block_orphan(struct kvd_pool *pool, int32_t id);
 void kvd_block_disown(struct kvd_pool *pool, int32_t id);
 /* The step of an ORPHAN was reached: nothing is awaited any more. */
 void kvd_block_settle(struct kvd_pool *pool, int32_t id);
-/* An unfindable block that nobody refers to goes where its owner's state sends it: DRAINING, FROZEN, QUARANTINED or FREE. */
+/*
+ * An unfindable block that nobody refers to goes where its owner's state sends it: DRAINING, FROZEN,
+ * QUARANTINED or FREE.
+ */
 void kvd_block_lose(struct kvd_pool *pool, int32_t id);
 
 /* -------- pool_idle.c */
@@ -107,9 +111,15 @@ struct kvd_hold *kvd_hold_find(const struct kvd_engine *engine, uint64_t id);
 int kvd_hold_reserve(struct kvd_hold *hold);
 void kvd_hold_push(struct kvd_hold *hold, int32_t id);
 void kvd_hold_pop(struct kvd_hold *hold);
-/* Drops at most *budget references, last to first, and takes them off the budget. True when none is left. */
+/*
+ * Drops at most *budget references, last to first, and takes them off the budget. True when none is
+ * left.
+ */
 bool kvd_hold_drop(struct kvd_hold *hold, uint32_t *budget);
-/* Moves the references from `keep` on into a new hold. -KVP_ELIMIT, -ENOMEM. O(references moved), a copy of ids. */
+/*
+ * Moves the references from `keep` on into a new hold. -KVP_ELIMIT, -ENOMEM. O(references moved), a
+ * copy of ids.
+ */
 int kvd_hold_split(struct kvd_hold *hold, uint32_t keep, struct kvd_hold **out);
 
 /* -------- engine.c */
@@ -129,7 +139,7 @@ int kvd_check_room(const struct kvd_engine *engine, uint32_t count);
 int kvd_grant_one(struct kvd_engine *engine, struct kvw_answer *answer);
 void kvd_count_refusal(struct kvd_pool *pool, int error);
 
-/* -------- check_hooks.c: called around every change of a block's state, list, owner, membership; and of holds */
+/* -------- check_hooks.c: around every change of a block's state, list, owner or membership, and of holds */
 
 void kvd_check_before(struct kvd_pool *pool, int32_t id);
 void kvd_check_after(struct kvd_pool *pool, int32_t id);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the sums of a running deep check right beside live operations: a block that the check has passed is taken out of the sums
- * before it changes and put back after; so are the references of holds that it has counted.
+ * Keeps the sums of a running deep check right beside live operations: a block that the check has
+ * passed is taken out of the sums before it changes and put back after; so are the references of holds
+ * that it has counted.
  */
 #include "check_internal.h"
 
@@ -24,8 +25,6 @@ void kvd_check_sum(struct kvd_check *check, int32_t id, int sign)
 		add(&block->owner->check.owned[block->record.state], sign);
 	if (block->indexed)
 		add(&check->indexed, sign);
-	if (block->listed)
-		add(&check->listed, sign);
 }
 
 void kvd_check_before(struct kvd_pool *pool, int32_t id)

@@ -8,8 +8,8 @@
  *   check_links.c    one block: its list, parent, children, index slot, directory word and entry
  *   check_lists.c    whole lists, queues, the policy; only when nothing runs between
  *
- * A phase looks at one thing at a time, and what it looks at is whole at every moment; only sums need the hooks. Nothing here trusts an
- * index that it reads: the books may be damaged.
+ * A phase looks at one thing at a time, and what it looks at is whole at every moment; only sums need
+ * the hooks. Nothing here trusts an index that it reads: the books may be damaged.
  */
 #ifndef KVPOOL_DAEMON_CHECK_INTERNAL_H
 #define KVPOOL_DAEMON_CHECK_INTERNAL_H
@@ -40,13 +40,15 @@ struct kvd_check {
 	uint32_t states[KVW_BLOCK_STATES];
 	uint32_t lists[KVD_LIST_KINDS];
 	uint32_t indexed;
-	uint32_t listed;
 	struct kvd_check_result result;
 };
 
 /* One fault; `format` continues "pool P ". */
 void kvd_check_fault(struct kvd_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Faults when the two differ: "pool P block ID: WHAT is FOUND, should be EXPECTED". True when they are the same. */
+/*
+ * Faults when the two differ: "pool P block ID: WHAT is FOUND, should be EXPECTED". True when they are
+ * the same.
+ */
 bool kvd_check_same(struct kvd_check *check, int32_t id, const char *what, uint64_t found, uint64_t expected);
 /* The same for something that is not one block's. */
 bool kvd_check_total(struct kvd_check *check, const char *what, uint64_t found, uint64_t expected);

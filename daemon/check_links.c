@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One block's place: its list, its family, its index slot, its word and entry in the directory; and the reverse, from slots and
- * buckets to blocks.
+ * One block's place: its list, its family, its index slot, its word and entry in the directory; and
+ * the reverse, from slots and buckets to blocks.
  */
 #include "check_internal.h"
 #include "directory.h"
@@ -11,7 +11,10 @@
 
 /* -------- lists */
 
-/* `neighbour` is the link's value; behind it the block must be found again, or else at that end of the list. */
+/*
+ * `neighbour` is the link's value; behind it the block must be found again, or else at that end of the
+ * list.
+ */
 static void check_link(struct kvd_check *check, int32_t id, const char *what, int32_t neighbour, int32_t back,
 		       int32_t end)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores to the directory. Readers load each word with acquire and never see a half: every change here is one aligned store with
- * release, made after what it announces. Entries never move, so a reader that walks a bucket misses none that stays.
+ * Stores to the directory. Readers load each word with acquire and never see a half: every change here
+ * is one aligned store with release, made after what it announces. Entries never move, so a reader
+ * that walks a bucket misses none that stays.
  */
 #include "directory.h"
 
@@ -49,7 +50,10 @@ struct kvw_bucket *kvd_directory_bucket(const struct kvd_pool *pool, int32_t id,
 	return &pool->buckets[key & (pool->bucket_count - 1)];
 }
 
-/* Where a bucket holds `entry`, 0 being an empty place; -1: nowhere. The only writer reads its own stores. */
+/*
+ * Where a bucket holds `entry`, 0 being an empty place; -1: nowhere. The only writer reads its own
+ * stores.
+ */
 static int place_of(const struct kvw_bucket *bucket, uint64_t entry)
 {
 	int i;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory segment: what clients read without asking. It is derived from the books and never read back, but by the deep check.
+ * The directory segment: what clients read without asking. It is derived from the books and never read
+ * back, but by the deep check.
  */
 #ifndef KVPOOL_DAEMON_DIRECTORY_H
 #define KVPOOL_DAEMON_DIRECTORY_H
@@ -13,7 +14,10 @@
 void kvd_directory_format(struct kvd_pool *pool, void *memory);
 /* The block's word: after its record. */
 void kvd_directory_word(struct kvd_pool *pool, int32_t id);
-/* Enters a findable block into its bucket and sets `listed`, unless the bucket is full: then readers of that bucket ask the daemon. */
+/*
+ * Enters a findable block into its bucket and sets `listed`, unless the bucket is full: then readers
+ * of that bucket ask the daemon.
+ */
 void kvd_directory_add(struct kvd_pool *pool, int32_t id);
 void kvd_directory_remove(struct kvd_pool *pool, int32_t id);
 

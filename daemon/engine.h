@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The books of one engine in one pool: what it owns, what it refers to (holds), what waits for its steps, and what happens to all
- * that when it ends. An engine outlives its session until the device has proved that no mapping of it is left.
+ * The books of one engine in one pool: what it owns, what it refers to (holds), what waits for its
+ * steps, and what happens to all that when it ends. An engine outlives its session until the device
+ * has proved that no mapping of it is left.
  *
- * Operations over many blocks are jobs: they do at most `budget` blocks and say whether they are done, so that the loop looks at the
- * kernel in between. Between two steps of a job other engines' operations may run; a job of an engine runs to its end
- * before the engine's next one begins.
+ * Operations over many blocks are jobs: they do at most `budget` blocks and say whether they are done,
+ * so that the loop looks at the kernel in between. Between two steps of a job other engines'
+ * operations may run; a job of an engine runs to its end before the engine's next one begins.
  */
 #ifndef KVPOOL_DAEMON_ENGINE_H
 #define KVPOOL_DAEMON_ENGINE_H
@@ -19,10 +20,13 @@ enum kvd_engine_state {
 	KVD_ENGINE_LIVE,
 	KVD_ENGINE_FROZEN, /* its session ended, its process may live: blocks and references frozen */
 	KVD_ENGINE_DEAD,   /* its process is gone: references dropped, blocks quarantined until the proof */
-	KVD_ENGINE_GONE    /* proved: everything is being freed; kvd_engine_empty() tells when it may be destroyed */
+	KVD_ENGINE_GONE    /* proved: everything is being freed; kvd_engine_empty(): it may be destroyed */
 };
 
-/* References under an id that is never reused. The order is the row's: blocks[i] is the canonical block of row position i. */
+/*
+ * References under an id that is never reused. The order is the row's: blocks[i] is the canonical
+ * block of row position i.
+ */
 struct kvd_hold {
 	uint64_t id;
 	uint32_t length;
@@ -30,7 +34,7 @@ struct kvd_hold {
 	int32_t *blocks;
 	uint32_t slot;        /* in the engine's table */
 	uint32_t check_round; /* of the deep check that has counted it */
-	bool releasing;       /* named by a release, or cut off by a truncation: waits for its step, or is being dropped */
+	bool releasing;       /* by a release, or cut off: waits for its step, or is being dropped */
 	struct kvd_engine *engine;
 	struct kvd_hold *previous; /* of the pool */
 	struct kvd_hold *next;
@@ -74,12 +78,12 @@ struct kvd_engine {
 	struct kvd_list owned[KVW_BLOCK_STATES];
 	struct kvd_hold **holds; /* [max_holds] */
 	uint32_t hold_count;
-	uint32_t *free_slots; /* [max_holds], the first max_holds - hold_count of them */
-	uint64_t references;            /* of all holds */
+	uint32_t *free_slots;            /* [max_holds], the first max_holds - hold_count of them */
+	uint64_t references;             /* of all holds */
 	uint64_t reached[KVW_TIMELINES]; /* latched: only grows */
 	struct kvd_wait_queue waits[KVW_TIMELINES + 1]; /* the last: KVD_WAIT_READY */
-	uint32_t teardown_slot; /* next hold that the teardown looks at */
-	int32_t doomed;         /* how deep the teardown has come below the block that it orphans; -1: nowhere */
+	uint32_t teardown_slot;                         /* next hold that the teardown looks at */
+	int32_t doomed; /* where the teardown is below the block that it orphans; -1 */
 	uint64_t doomed_generation;
 	int32_t doomed_root;
 	struct kvd_engine_sums check;
@@ -91,7 +95,7 @@ struct kvd_engine_params {
 	uint64_t engine;
 	uint32_t namespace_id;
 	uint32_t hash_bytes;
-	uint32_t max_holds;       /* sequences open or being released; <= 65536 */
+	uint32_t max_holds; /* sequences open or being released; <= 65536 */
 	uint32_t max_hold_blocks;
 	struct kvd_tenant *tenant;
 };
@@ -113,7 +117,7 @@ struct kvd_open {
 	uint32_t max_match;
 	uint32_t want; /* blocks of the row in all, <= max_hold_blocks */
 	uint32_t max_new;
-	bool coming; /* also match other engines' PENDING blocks */
+	bool coming;                /* also match other engines' PENDING blocks */
 	struct kvw_answer *answers; /* [want and max_match at least] */
 	/* Progress; zero at the start. */
 	uint32_t phase;
@@ -122,9 +126,10 @@ struct kvd_open {
 	struct kvd_hold *hold;
 };
 /*
- * Matches the longest prefix, pins it under a new hold, then grants min(want - matched, max_new) blocks (0 when want <= matched).
- * 1: done; 0: call again; else an error and nothing is held: -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds), -ENOMEM.
- * Blocks PENDING of the engine's own are matched too. Counts look-ups (min(count, max_match)) and hits once, when done.
+ * Matches the longest prefix, pins it under a new hold, then grants min(want - matched, max_new)
+ * blocks (0 when want <= matched). 1: done; 0: call again; else an error and nothing is held:
+ * -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds), -ENOMEM. Blocks PENDING of the engine's own are
+ * matched too. Counts look-ups (min(count, max_match)) and hits once, when done.
  */
 int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budget);
 
@@ -151,42 +156,72 @@ struct kvd_publish {
 	uint32_t duplicates;
 };
 /*
- * Publishes blocks[done ..) one after the other; each adds a reference to its canonical block to the hold. Stops at the first that is refused; those
- * before it stand. 1: done; 0: call again; -KVP_ESTALE (not leased by this engine with this generation), -KVP_ELOST (the block before it is
- * not findable any more), -EINVAL (first is not the hold's length, no such hold, timeline), -KVP_ELIMIT, -ENOMEM.
+ * Publishes blocks[done ..) one after the other; each adds a reference to its canonical block to the
+ * hold. Stops at the first that is refused; those before it stand. 1: done; 0: call again; -KVP_ESTALE
+ * (not leased by this engine with this generation), -KVP_ELOST (the block before it is not findable
+ * any more), -EINVAL (first is not the hold's length, no such hold, timeline; the hash is indexed
+ * behind another block, so the engine's hashes are not chained), -KVP_ELIMIT, -KVP_EQUOTA (a duplicate
+ * beyond twice the quota), -ENOMEM, -KVP_EREVOKED (the engine is not LIVE; so for every operation of
+ * this section).
  *   hash not indexed                        -> indexed: CACHED when the step is reached, else PENDING
- *   indexed, complete                       -> duplicate: the hold refers to the indexed one; the presented block stays LEASED
- *   indexed, PENDING; own step reached      -> the presented block replaces it (CACHED); the old one becomes ORPHAN; its children move over
+ *   indexed, complete                       -> duplicate: the hold refers to the indexed one; the
+ *                                              presented block stays LEASED
+ *   indexed, PENDING; own step reached      -> the presented block replaces it (CACHED); the old one
+ *                                              becomes ORPHAN; its children move over (a duplicate when
+ *                                              there are more than 1024: to move them is one change)
  *   indexed, PENDING; own step not reached  -> duplicate of the pending one
  */
 int kvd_publish_step(struct kvd_engine *engine, struct kvd_publish *job, uint32_t budget);
 
-/* The hold's references from position `keep` on are dropped when (timeline, step) is reached. -EINVAL: no such hold. */
-int kvd_engine_truncate(struct kvd_engine *engine, uint64_t hold, uint32_t keep, uint32_t timeline, uint64_t step);
+/*
+ * For the next three: a step that is reached already does not wait for what is queued; another one
+ * waits for every step queued before it on its timeline. References are always dropped by
+ * kvd_engine_progress().
+ */
+
+/*
+ * The hold's references from position `keep` on are dropped when (timeline, step) is reached; the hold
+ * is shorter at once. Until then the part that was cut off takes one of max_holds. Nothing when keep
+ * >= its length. -EINVAL: no such hold; -KVP_ELIMIT, -ENOMEM.
+ */
+int kvd_engine_truncate(struct kvd_engine *engine, uint64_t hold, uint32_t keep, uint32_t timeline,
+			uint64_t step);
 /* All of them, last to first, and the hold ends. */
 int kvd_engine_release(struct kvd_engine *engine, uint64_t hold, uint32_t timeline, uint64_t step);
-/* A leased block is given up: DRAINING until (timeline, step), then FREE. -KVP_ESTALE: not leased by this engine with this generation. */
-int kvd_engine_return(struct kvd_engine *engine, int32_t id, uint64_t generation, uint32_t timeline, uint64_t step);
+/*
+ * A leased block is given up: DRAINING until (timeline, step), then FREE. -KVP_ESTALE: not leased by
+ * this engine with this generation.
+ */
+int kvd_engine_return(struct kvd_engine *engine, int32_t id, uint64_t generation, uint32_t timeline,
+		      uint64_t step);
 
 /* -------- time */
 
 /* The device's word: only ever raises `reached`; the poison bit is not a step. */
 void kvd_engine_latch(struct kvd_engine *engine, uint32_t timeline, uint64_t step);
-/* Carries out what waited for reached steps, at most `budget` blocks. 1 when nothing reached is left, else 0. */
+/*
+ * Carries out what waited for reached steps, at most `budget` blocks. 1 when nothing reached is left,
+ * else 0. FROZEN: pending blocks still become complete; what was given up or released stays held.
+ * DEAD, GONE: nothing to do.
+ */
 int kvd_engine_progress(struct kvd_engine *engine, uint32_t budget);
 
 /* -------- the end of an engine */
 
-/* Its session ended (EOF, violation), its process may live. A running job must have been aborted with kvd_open_abort() / dropped. */
+/*
+ * Its session ended (EOF, violation), its process may live. A running job must have been aborted with
+ * kvd_open_abort() / dropped.
+ */
 void kvd_engine_freeze(struct kvd_engine *engine);
 /* Its process is gone (pidfd): reached steps complete, the rest of PENDING is orphaned, references drop. */
 void kvd_engine_die(struct kvd_engine *engine);
 /* The device proved that nothing of it is mapped any more (implies die). */
 void kvd_engine_prove_gone(struct kvd_engine *engine);
 /*
- * Carries the engine's blocks and holds to where its state wants them, at most `budget`: FROZEN: LEASED and DRAINING -> FROZEN. DEAD: PENDING ->
- * CACHED | ORPHAN | QUARANTINED, LEASED, DRAINING, FROZEN -> QUARANTINED, holds dropped. GONE: QUARANTINED -> FREE, ORPHAN -> the pool's list.
- * 1 when nothing is left to do in this state, else 0.
+ * Carries the engine's blocks and holds to where its state wants them, at most `budget`: FROZEN:
+ * LEASED and DRAINING -> FROZEN. DEAD: PENDING -> CACHED | ORPHAN | QUARANTINED, LEASED, DRAINING,
+ * FROZEN -> QUARANTINED, holds dropped. GONE: QUARANTINED -> FREE, ORPHAN -> the pool's list. 1 when
+ * nothing is left to do in this state, else 0.
  */
 int kvd_engine_teardown_step(struct kvd_engine *engine, uint32_t budget);
 /* Undoes an open or grant in progress whose session ended: everything it took goes back. */

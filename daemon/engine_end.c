@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of an engine: frozen, dead, proved gone. The state changes at once; the blocks and holds follow in steps, and
- * every stop between two of them leaves whole books.
+ * The end of an engine: frozen, dead, proved gone. The state changes at once; the blocks and holds
+ * follow in steps, and every stop between two of them leaves whole books.
  */
 #include "books.h"
 #include "wait.h"
@@ -33,8 +33,8 @@ void kvd_engine_prove_gone(struct kvd_engine *engine)
 /* -------- pending blocks that nobody will complete */
 
 /*
- * Where to go on below `root`: where the last step ended, if that block is still what it was. Otherwise at the root, whose
- * descendants are fewer by then.
+ * Where to go on below `root`: where the last step ended, if that block is still what it was.
+ * Otherwise at the root, whose descendants are fewer by then.
  */
 static int32_t resume_below(struct kvd_engine *engine, int32_t root)
 {
@@ -56,8 +56,9 @@ static void remember_below(struct kvd_engine *engine, int32_t root, int32_t id)
 }
 
 /*
- * Orphans `root` and all below it, leaves first: down to a leaf, away with it, on from its parent. A step down costs as much as a
- * block, so that a long chain of others' blocks takes many turns and not one long one.
+ * Orphans `root` and all below it, leaves first: down to a leaf, away with it, on from its parent. A
+ * step down costs as much as a block, so that a long chain of others' blocks takes many turns and not
+ * one long one.
  */
 static void orphan_below(struct kvd_engine *engine, int32_t root, uint32_t *budget)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Granting blocks to an engine: as many as it asks for, or none. A job that fails gives back what it took before it tells the error.
+ * Granting blocks to an engine: as many as it asks for, or none. A job that fails gives back what it
+ * took before it tells the error.
  */
 #include <kvpool/error.h>
 

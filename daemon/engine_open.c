@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a sequence: matches the prefix, refers to it, takes the missing blocks; all of it or nothing. A job that fails gives back what
- * it took, also within its budget, before it tells the error.
+ * Opening a sequence: matches the prefix, refers to it, takes the missing blocks; all of it or
+ * nothing. A job that fails gives back what it took, also within its budget, before it tells the
+ * error.
  */
 #include <kvpool/error.h>
 
@@ -53,7 +54,10 @@ static int start_open(struct kvd_engine *engine, struct kvd_open *job)
 	return ret;
 }
 
-/* The next block of the chain, or -1. Its parent must be the block before it: then a hold always refers to a whole prefix. */
+/*
+ * The next block of the chain, or -1. Its parent must be the block before it: then a hold always
+ * refers to a whole prefix.
+ */
 static int32_t next_match(const struct kvd_engine *engine, const struct kvd_open *job)
 {
 	const uint8_t *hash = job->hashes + (size_t)job->matched * engine->hash_bytes;

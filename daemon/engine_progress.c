@@ -2,8 +2,8 @@
 /*
  * What happens when a step is reached: pending blocks are complete, draining ones free, holds dropped.
  *
- * Of a frozen engine only the pending blocks go on: they are the others' too. Its process may still read and write
- * whatever it had, so the rest of its queue is void and waits for its end.
+ * Of a frozen engine only the pending blocks go on: they are the others' too. Its process may still
+ * read and write whatever it had, so the rest of its queue is void and waits for its end.
  */
 #include "books.h"
 #include "wait.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Publishing: a written block gets a name, or its engine learns the block that has it already. Everything that can fail is done
- * before the first change, block by block.
+ * Publishing: a written block gets a name, or its engine learns the block that has it already.
+ * Everything that can fail is done before the first change, block by block.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "wait.h"
 
 /*
- * A copy of a pending block with more children than this counts as its duplicate, instead of replacing it: to move them is one indivisible
- * change, and must stay well below 100 us.
+ * A copy of a pending block with more children than this counts as its duplicate, instead of replacing
+ * it: to move them is one indivisible change, and must stay well below 100 us.
  */
 #define MOVED_CHILDREN_MAX 1024u
 
@@ -59,8 +59,9 @@ static int check_block(const struct publication *publication, uint64_t generatio
 }
 
 /*
- * A hash names a whole chain, so its block's parent is the block before it here too; else the hashes are not chained. The quota: see
- * struct kvd_tenant. A pending block of one's own counts twice, so only who refers to others' blocks without end comes to twice the quota.
+ * A hash names a whole chain, so its block's parent is the block before it here too; else the hashes
+ * are not chained. The quota: see struct kvd_tenant. A pending block of one's own counts twice, so
+ * only who refers to others' blocks without end comes to twice the quota.
  */
 static int check_canonical(const struct publication *publication, int32_t canonical)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Giving up: references (truncate, release) and leased blocks (return), each from the step on that the library filled in. References always
- * go through a queue, because dropping a long row takes more than one turn.
+ * Giving up: references (truncate, release) and leased blocks (return), each from the step on that the
+ * library filled in. References always go through a queue, because dropping a long row takes more than
+ * one turn.
  */
 #include <errno.h>
 

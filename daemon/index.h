@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private prefix index: from (namespace, epoch, group, hash) to the block that holds it. Linear probing over slots of 8 bytes, never more than
- * half full. The key is seeded at random, so that no client can make the probes of others long. What clients read is the directory
- * (directory.h); this one decides.
+ * The private prefix index: from (namespace, epoch, group, hash) to the block that holds it. Linear
+ * probing over slots of 8 bytes, never more than half full. The key is seeded at random, so that no
+ * client can make the probes of others long. What clients read is the directory (directory.h); this
+ * one decides.
  */
 #ifndef KVPOOL_DAEMON_INDEX_H
 #define KVPOOL_DAEMON_INDEX_H

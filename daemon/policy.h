@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which unreferenced cached block goes first. A policy sees ids only: a block enters when its last reference drops (or when it
- * became complete without one) and leaves when it is referenced again, evicted or orphaned.
+ * Which unreferenced cached block goes first. A policy sees ids only: a block enters when its last
+ * reference drops (or when it became complete without one) and leaves when it is referenced again,
+ * evicted or orphaned.
  */
 #ifndef KVPOOL_DAEMON_POLICY_H
 #define KVPOOL_DAEMON_POLICY_H
@@ -25,7 +26,10 @@ struct kvd_policy_ops {
 	int (*contains)(const struct kvd_policy *policy, int32_t id);
 };
 
-/* Least recently released first: a sequence releases its last block first, so a chain leaves from its tail. */
+/*
+ * Least recently released first: a sequence releases its last block first, so a chain leaves from its
+ * tail.
+ */
 extern const struct kvd_policy_ops kvd_policy_lru;
 
 /* By name; NULL when there is none. kvd_policy_names(): "lru", for messages. */

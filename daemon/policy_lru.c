@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Least recently released first: one doubly linked list through an array of links, old end at the head. A block that came in
- * after its children leaves after them, so chains shrink from their tails.
+ * Least recently released first: one doubly linked list through an array of links, old end at the
+ * head. A block that came in after its children leaves after them, so chains shrink from their tails.
  */
 #include "policy.h"
 

@@ -2,20 +2,25 @@
 /*
  * A pool's books: block records, free list, prefix index, eviction, and the state machine of a block.
  *
- * The one rule: a block may become FREE only when every process that held it has passed the last step that could touch it, or is
- * proved gone. Everything here serves it. No function waits, calls the kernel or looks at memory that a client can write; each
- * works on one block in O(1) (evictions included), so that the loop above can stop after any of them.
+ * The one rule: a block may become FREE only when every process that held it has passed the last step
+ * that could touch it, or is proved gone. Everything here serves it. No function waits, calls the
+ * kernel or looks at memory that a client can write; each works on one block in O(1) (evictions
+ * included), so that the loop above can stop after any of them.
  *
  * FREE --grant--> LEASED --publish--> PENDING --step reached--> CACHED(refs) --evict (refs 0)--> FREE
- *   LEASED --return--> DRAINING --step--> FREE;  engine closing: LEASED, DRAINING -> FROZEN -> QUARANTINED --proof--> FREE
- *   PENDING --writer dead--> ORPHAN (or QUARANTINED when nobody refers to it);  ORPHAN --last ref--> DRAINING | QUARANTINED | FREE
+ *   LEASED --return--> DRAINING --step--> FREE
+ *   engine closing: LEASED, DRAINING -> FROZEN -> QUARANTINED --proof--> FREE
+ *   PENDING --writer dead--> ORPHAN (or QUARANTINED when nobody refers to it)
+ *   ORPHAN --last ref--> DRAINING | FROZEN | QUARANTINED | FREE
  *
- * Evictable is a CACHED block without references whose indexed children are all evictable: so a chain goes from its tail, and no block
- * goes while a child of it is findable. It becomes so mostly by its last reference, but also when its last busy child becomes evictable (a
- * child may be PENDING without references, or referenced by the hold of a writer whose copy of the parent was replaced).
+ * Evictable is a CACHED block without references whose indexed children are all evictable: so a chain
+ * goes from its tail, and no block goes while a child of it is findable. It becomes so mostly by its
+ * last reference, but also when its last busy child becomes evictable (a child may be PENDING without
+ * references, or referenced by the hold of a writer whose copy of the parent was replaced).
  *
- * The record in the state segment is the truth for a later daemon; `struct kvd_block` holds the daemon's own copy, which operations read,
- * and what is derived from the records: links, counts, references. kvd_check (check.h) compares the two.
+ * The record in the state segment is the truth for a later daemon; `struct kvd_block` holds the
+ * daemon's own copy, which operations read, and what is derived from the records: links, counts,
+ * references. kvd_check (check.h) compares the two.
  */
 #ifndef KVPOOL_DAEMON_POOL_H
 #define KVPOOL_DAEMON_POOL_H
@@ -35,11 +40,12 @@ struct kvd_index;
 
 /* Which list a block's links are on: it is on at most one. */
 enum kvd_list_kind {
-	KVD_LIST_NONE,    /* CACHED, not evictable now; the null block */
-	KVD_LIST_FREE,    /* FREE */
-	KVD_LIST_SINKS,   /* FREE sink blocks */
-	KVD_LIST_OWNED,   /* LEASED, PENDING, DRAINING, FROZEN, QUARANTINED, ORPHAN of an engine whose end is not proved: engine->owned[state] */
-	KVD_LIST_ORPHANS, /* ORPHAN that nobody can write any more: it was complete, or its writer is proved gone */
+	KVD_LIST_NONE,  /* CACHED, not evictable now; the null block */
+	KVD_LIST_FREE,  /* FREE */
+	KVD_LIST_SINKS, /* FREE sink blocks */
+	/* engine->owned[state]: every other state, as long as the engine's end is not proved */
+	KVD_LIST_OWNED,
+	KVD_LIST_ORPHANS, /* ORPHAN that nobody can write any more: complete, or its writer is proved gone */
 	KVD_LIST_RIPE,    /* CACHED, evictable, about to be given to the policy */
 	KVD_LIST_POLICY,  /* CACHED, evictable, in the policy (which has its own links) */
 	KVD_LIST_KINDS
@@ -75,19 +81,25 @@ struct kvd_tenant {
 	uint32_t uid;
 	uint32_t zero;
 	uint64_t quota_blocks; /* UINT64_MAX: none */
-	/* Blocks owned (every state but FREE and CACHED, sinks left out) + references held. A pending block of one's own counts twice. */
+	/*
+	 * Blocks owned (every state but FREE and CACHED, sinks left out) + references held. A pending
+	 * block of one's own counts twice.
+	 */
 	uint64_t used_blocks;
 	struct kvd_tenant *next;
 };
 
 struct kvd_pool_params {
-	uint32_t pool;         /* its number */
-	uint32_t data_blocks;  /* to hold tokens */
-	uint32_t sink_blocks;  /* engines attached at once */
+	uint32_t pool;        /* its number */
+	uint32_t data_blocks; /* to hold tokens */
+	uint32_t sink_blocks; /* engines attached at once */
 	uint64_t incarnation;
 	uint64_t seed; /* of the private index: random, so that no client can aim at one chain */
 	const struct kvd_policy_ops *policy;
-	/* Zeroed memory of the segments, kvd_pool_state_bytes() and kvw_directory_layout().bytes long; owned by the caller. */
+	/*
+	 * Zeroed memory of the segments, kvd_pool_state_bytes() and kvw_directory_layout().bytes long;
+	 * owned by the caller.
+	 */
 	void *state;
 	void *directory;
 };
@@ -146,18 +158,22 @@ void kvd_pool_count(struct kvd_pool *pool, enum kvw_counter counter, uint64_t n)
 uint64_t kvd_pool_counter(const struct kvd_pool *pool, enum kvw_counter counter);
 
 /* The indexed block of (namespace, the pool's epoch, group 0, hash), or -1. */
-int32_t kvd_pool_find(const struct kvd_pool *pool, uint32_t namespace_id, const uint8_t *hash, uint32_t hash_bytes);
+int32_t kvd_pool_find(const struct kvd_pool *pool, uint32_t namespace_id, const uint8_t *hash,
+		      uint32_t hash_bytes);
 
 /*
- * Takes a free block, else evicts the policy's victim (one, and only then), for `engine`: LEASED with a higher generation.
- * -KVP_ENOBLOCKS, -KVP_EQUOTA.
+ * Takes a free block, else evicts the policy's victim (one, and only then), for `engine`: LEASED with
+ * a higher generation. -KVP_ENOBLOCKS, -KVP_EQUOTA.
  */
 int kvd_pool_grant(struct kvd_pool *pool, struct kvd_engine *engine, int32_t *out_id);
 /* A sink block for a new engine, outside the quota. -KVP_ELIMIT when every one is taken. */
 int kvd_pool_grant_sink(struct kvd_pool *pool, struct kvd_engine *engine, int32_t *out_id);
 /* A granted block that its engine was never told of goes back at once. */
 void kvd_pool_ungrant(struct kvd_pool *pool, int32_t id);
-/* Frees one unreferenced cached block, the policy's victim: 1, or 0 when there is none. Counted as flushed. */
+/*
+ * Frees one unreferenced cached block, the policy's victim: 1, or 0 when there is none. Counted as
+ * flushed.
+ */
 int kvd_pool_flush_one(struct kvd_pool *pool);
 
 /* Why a block is not evictable now, one sentence into out; "" when it is, or is free. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking blocks and giving back what nobody was told of. Eviction happens here alone: one victim at a time, and only when no block is
- * free.
+ * Taking blocks and giving back what nobody was told of. Eviction happens here alone: one victim at a
+ * time, and only when no block is free.
  */
 #include <kvpool/error.h>
 

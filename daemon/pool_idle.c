@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cached blocks may go. A block is evictable when it is CACHED, nobody refers to it, and every findable child is in the policy
- * already. It enters at the young end, with a new last_use.
+ * Which cached blocks may go. A block is evictable when it is CACHED, nobody refers to it, and every
+ * findable child is in the policy already. It enters at the young end, with a new last_use.
  *
- * A hold refers to a whole prefix and is dropped from its last block on, so a child is nearly always inside before its parent loses its last
- * reference. Where it is not, the parent is held back, and the child's entry lets it in, then its parent's parent and so on: as
- * long a way as the chain. So blocks that became evictable go through a list, `ripe`, from which each operation takes a bounded number.
+ * A hold refers to a whole prefix and is dropped from its last block on, so a child is nearly always
+ * inside before its parent loses its last reference. Where it is not, the parent is held back, and the
+ * child's entry lets it in, then its parent's parent and so on: as long a way as the chain. So blocks
+ * that became evictable go through a list, `ripe`, from which each operation takes a bounded number.
  */
 #include "books.h"
 

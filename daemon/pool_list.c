@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of blocks through the links in struct kvd_block: any block leaves in O(1), and no list ever allocates.
+ * Lists of blocks through the links in struct kvd_block: any block leaves in O(1), and no list ever
+ * allocates.
  */
 #include "books.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One block from one state to another. place() is the only code that changes a block's state, owner or list; with it go the counts and
- * the tenant's share. Each move ends with the record and then the word, so that a reader of the word finds the record written.
+ * One block from one state to another. place() is the only code that changes a block's state, owner or
+ * list; with it go the counts and the tenant's share. Each move ends with the record and then the
+ * word, so that a reader of the word finds the record written.
  */
 #include <string.h>
 

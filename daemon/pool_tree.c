@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Findable blocks: index, directory, and the tree of parents and children. The parent of every findable block is findable, at every
- * moment: a block is added under a findable parent and removed when it has no children. What is removed is unfindable first, then reusable.
+ * Findable blocks: index, directory, and the tree of parents and children. The parent of every
+ * findable block is findable, at every moment: a block is added under a findable parent and removed
+ * when it has no children. What is removed is unfindable first, then reusable.
  */
 #include <string.h>
 

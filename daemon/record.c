@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commit protocol of a block record. Its reader is a later process that sees this one's memory after its death, never
- * another thread: a killed process stops between two instructions, and what it had stored by then is all that is seen. So
- * the order that counts is program order, and a compiler barrier is all it takes to keep it.
+ * The commit protocol of a block record. Its reader is a later process that sees this one's memory
+ * after its death, never another thread: a killed process stops between two instructions, and what it
+ * had stored by then is all that is seen. So the order that counts is program order, and a compiler
+ * barrier is all it takes to keep it.
  */
 #include "record.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Block records in the state segment: how one is written, so that whoever finds the segment after this process was killed at any
- * instruction can tell a whole record from a torn one.
+ * Block records in the state segment: how one is written, so that whoever finds the segment after this
+ * process was killed at any instruction can tell a whole record from a torn one.
  */
 #ifndef KVPOOL_DAEMON_RECORD_H
 #define KVPOOL_DAEMON_RECORD_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring of waits that doubles when it is full. It is bounded by what its engine owns: a block is named by one entry at
- * most, a hold too.
+ * A ring of waits that doubles when it is full. It is bounded by what its engine owns: a block is
+ * named by one entry at most, a hold too.
  */
 #include "wait.h"
 

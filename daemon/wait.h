@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an engine's blocks and holds wait for: one ring a timeline, steps non-decreasing, and one ring for what waits for no step but only for
- * its turn. Room is made before anything changes; a push then cannot fail.
+ * What an engine's blocks and holds wait for: one ring a timeline, steps non-decreasing, and one ring
+ * for what waits for no step but only for its turn. Room is made before anything changes; a push then
+ * cannot fail.
  */
 #ifndef KVPOOL_DAEMON_WAIT_H
 #define KVPOOL_DAEMON_WAIT_H

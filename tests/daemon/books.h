@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool in plain memory, and sequences with readable names: each letter of "abc" is a block, and its hash is that of the whole prefix, so
- * "abc" and "abd" share two blocks. Every helper runs the deep check afterwards.
+ * A pool in plain memory, and sequences with readable names: each letter of "abc" is a block, and its
+ * hash is that of the whole prefix, so "abc" and "abd" share two blocks. Every helper runs the deep
+ * check afterwards.
  */
 #ifndef KVPOOL_TEST_BOOKS_H
 #define KVPOOL_TEST_BOOKS_H
@@ -51,7 +52,10 @@ struct kvd_engine *books_engine(struct books *books, uint32_t tenant);
 /* Fails the test with the first fault of the deep check. */
 void books_check(struct books *books);
 
-/* Everything clients and later daemons can see, counters left out: to show that a refusal changed nothing. */
+/*
+ * Everything clients and later daemons can see, counters left out: to show that a refusal changed
+ * nothing.
+ */
 uint8_t *books_snapshot(const struct books *books);
 /* Compares and frees. */
 void books_assert_unchanged(const struct books *books, uint8_t *snapshot);

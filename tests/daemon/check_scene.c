@@ -50,7 +50,10 @@ static bool is_named(const struct kvd_check_result *result, const char *const *p
 	return false;
 }
 
-/* Runs a whole check, in one go or in slices, and wants a fault that names block (unless it is < 0) and `what`. */
+/*
+ * Runs a whole check, in one go or in slices, and wants a fault that names block (unless it is < 0)
+ * and `what`.
+ */
 static void assert_named_by(struct scene *scene, uint32_t budget, int32_t id, const char *what)
 {
 	char block[32] = "pool 3";

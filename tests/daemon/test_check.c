@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The deep check finds and names damage of what the daemon keeps beside the records: links, counts, references, index, directory.
+ * The deep check finds and names damage of what the daemon keeps beside the records: links, counts,
+ * references, index, directory.
  */
 #include <errno.h>
 #include <string.h>
@@ -44,6 +45,10 @@ static void damaged_block_is_named(void **unused)
 	assert_damage(s, s->a, block[s->a].first_child, 10000, "child 0 of its list");
 	assert_damage(s, s->a, block[s->a].first_child, s->a, "child 0 of its list");
 	assert_damage(s, s->leased[0], block[s->leased[0]].children, 1, "children");
+	assert_damage(s, s->leased[0], block[s->leased[0]].children, 5000,
+		      "children of a block that is not findable");
+	assert_damage(s, s->leased[0], block[s->leased[0]].previous_sibling, 5, "previous_sibling");
+	assert_damage(s, s->leased[0], block[s->leased[0]].next_sibling, 5, "next_sibling");
 	assert_damage(s, s->b, block[s->b].previous_sibling, -1, "first_child of the parent");
 	assert_damage(s, s->b, block[s->b].previous_sibling, s->b, "previous_sibling");
 	assert_damage(s, s->b, block[s->b].previous_sibling, 10000, "previous_sibling");
@@ -114,6 +119,60 @@ static void damaged_hold_is_named(void **unused)
 	books_destroy(&s->books);
 }
 
+/* Block and hold agree, and both are wrong. */
+static void reference_to_an_unpublished_block_is_named(void **unused)
+{
+	struct scene scene;
+	struct scene *s = &scene;
+	struct kvd_block *block;
+	struct kvd_hold *hold;
+
+	(void)unused;
+	scene_create(s);
+	block = s->books.pool->block;
+	hold = s->held.open.hold;
+	hold->blocks[1] = s->leased[0];
+	block[s->e].references = 0;
+	block[s->leased[0]].references = 1;
+	assert_named(s, s->leased[0], "references is 1 in state 1");
+	hold->blocks[1] = s->e;
+	block[s->e].references = 1;
+	block[s->leased[0]].references = 0;
+	books_check(&s->books);
+	books_destroy(&s->books);
+}
+
+/* A pending block that was replaced by a complete one. */
+static void damaged_orphan_is_named(void **unused)
+{
+	struct scene scene;
+	struct scene *s = &scene;
+	struct kvd_pool *pool;
+	struct kvd_engine *other;
+	struct row row;
+	struct kvd_hold *hold;
+
+	(void)unused;
+	scene_create(s);
+	pool = s->books.pool;
+	other = books_engine(&s->books, 1);
+	assert_int_equal(row_open(&s->books, other, &row, "f", 1), 0);
+	assert_int_equal(row_publish(&s->books, &row, 1, 0, 0), 0);
+	assert_state(&s->books, s->f, ORPHAN);
+	hold = s->pending.open.hold;
+	pool->block[s->f].references = 0;
+	hold->blocks[0] = s->d;
+	assert_named(s, s->f, "references is 0, should be above");
+	pool->block[s->f].references = 1;
+	hold->blocks[0] = s->f;
+	pool->block[s->f].queued = 0;
+	assert_named(s, s->f, "step of an orphan that waits for none");
+	pool->block[s->f].queued = 1;
+	assert_damage_in_full(s, -1, pool->orphans.head, s->f, "list of orphans: block");
+	books_check(&s->books);
+	books_destroy(&s->books);
+}
+
 static void damaged_list_is_named(void **unused)
 {
 	struct scene scene;
@@ -130,12 +189,16 @@ static void damaged_list_is_named(void **unused)
 	assert_damage(s, -1, leased->head, s->leased[1], "head");
 	assert_damage_in_full(s, -1, pool->free.head, s->a, "free list: block");
 	assert_damage_in_full(s, -1, pool->free.head, 10000, "free list: block 10000");
+	assert_damage_in_full(s, -1, pool->sinks.head, s->a, "list of sinks: block");
 	assert_damage_in_full(s, -1, pool->ripe.head, s->a, "list of ripe blocks: block");
 	assert_damage_in_full(s, -1, leased->tail, s->leased[0], "list of state 1: tail");
 	books_destroy(&s->books);
 }
 
-/* A ring apart from the list: each link agrees with its neighbours, and only the walk finds too few blocks. */
+/*
+ * A ring apart from the list: each link agrees with its neighbours, and only the walk finds too few
+ * blocks.
+ */
 static void ring_apart_from_its_list_is_named(void **unused)
 {
 	struct scene scene;
@@ -338,6 +401,8 @@ int main(void)
 		cmocka_unit_test(damaged_block_is_named),
 		cmocka_unit_test(damaged_total_is_named),
 		cmocka_unit_test(damaged_hold_is_named),
+		cmocka_unit_test(reference_to_an_unpublished_block_is_named),
+		cmocka_unit_test(damaged_orphan_is_named),
 		cmocka_unit_test(damaged_list_is_named),
 		cmocka_unit_test(ring_apart_from_its_list_is_named),
 		cmocka_unit_test(damaged_queue_is_named),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The deep check finds every damage of a record and names its field: each byte of each field is corrupted in turn.
+ * The deep check finds every damage of a record and names its field: each byte of each field is
+ * corrupted in turn.
  */
 #include "check_scene.h"
 #include "daemon/record.h"
@@ -91,7 +92,10 @@ static void field_with_a_fitting_commit_is_named(void **unused)
 	books_destroy(&scene.books);
 }
 
-/* The same damage in the record and in the copy, commit and all: what is left are the rules of the state. */
+/*
+ * The same damage in the record and in the copy, commit and all: what is left are the rules of the
+ * state.
+ */
 static void assert_rule(struct scene *scene, int32_t id, const struct kvw_block_record *bad, const char *what)
 {
 	struct kvd_pool *pool = scene->books.pool;

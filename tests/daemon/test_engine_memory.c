@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every allocation of the books fails once: the operation says -ENOMEM, nothing has changed, and the same operation works afterwards.
+ * Every allocation of the books fails once: the operation says -ENOMEM, nothing has changed, and the
+ * same operation works afterwards.
  */
 #include <errno.h>
 #include <stdlib.h>

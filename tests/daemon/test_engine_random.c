@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random operations of three engines, with deaths, on a pool that is always too small: the deep check holds after each of them, and in slices
- * beside them; and the size of the budget makes no difference to the outcome.
+ * Random operations of three engines, with deaths, on a pool that is always too small: the deep check
+ * holds after each of them, and in slices beside them; and the size of the budget makes no difference
+ * to the outcome.
  */
 #include <stdio.h>
 #include <string.h>
@@ -196,7 +197,10 @@ static void truncate_row(struct world *world, struct actor *actor, struct row *r
 
 	if (kvd_engine_truncate(actor->engine, row->hold, keep, draw(world, 2), some_step(world, actor)))
 		return;
-	/* What is leased behind the cut can be published into the same places; what was published there is gone. */
+	/*
+	 * What is leased behind the cut can be published into the same places; what was published
+	 * there is gone.
+	 */
 	for (i = row->published; i < row->length; i++)
 		kvd_engine_return(actor->engine, row->own[i].id, row->own[i].generation, 0,
 				  some_step(world, actor));
@@ -238,7 +242,10 @@ static void act_on_row(struct world *world, struct actor *actor, uint32_t r)
 		close_row(world, actor, r);
 	else
 		begin_publish(world, actor, &actor->row[r]);
-	/* Beside others' operations only when the check is beside them too: budgets must not decide the outcome otherwise. */
+	/*
+	 * Beside others' operations only when the check is beside them too: budgets must not decide
+	 * the outcome otherwise.
+	 */
 	if (!world->sliced)
 		run_to_end(world, actor);
 }

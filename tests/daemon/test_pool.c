@@ -224,7 +224,10 @@ static void directory_follows_the_index(void **unused)
 	books_destroy(&books);
 }
 
-/* Many blocks in the two buckets of a small pool: some find no place, and the index finds them all the same. */
+/*
+ * Many blocks in the two buckets of a small pool: some find no place, and the index finds them all the
+ * same.
+ */
 static void full_bucket_leaves_a_block_out(void **unused)
 {
 	struct books books;

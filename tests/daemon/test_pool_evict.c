@@ -46,6 +46,10 @@ static void chain_goes_from_its_tail_and_oldest_release_first(void **unused)
 	find_all(&books, engine, "abc", abc);
 	find_all(&books, engine, "de", de);
 	assert_int_equal(books.pool->evictable, 5);
+	/* The clock of a later daemon's list: the same order. */
+	assert_true(books.pool->records[abc[2]].last_use > 0);
+	assert_true(books.pool->records[abc[1]].last_use > books.pool->records[abc[2]].last_use);
+	assert_true(books.pool->records[de[1]].last_use > books.pool->records[abc[0]].last_use);
 	for (i = 3; i-- > 0;)
 		assert_next_evicted(&books, engine, abc[i]);
 	for (i = 2; i-- > 0;)
