@@ -49,7 +49,7 @@ static void give_up(const char *what)
 
 static void find_daemon(char *path, size_t capacity)
 {
-	const char *given = getenv("KVPOOL_DAEMON");
+	const char *given = getenv("KVPOOLD");
 	char self[PATH_MAX];
 	ssize_t length;
 
@@ -87,7 +87,7 @@ static void run_daemon(const struct bench_daemon *daemon, const char *const *set
 		argv[n++] = *settings++;
 	argv[n] = NULL;
 	execvp(path, (char *const *)(uintptr_t)argv);
-	fprintf(stderr, "benchmark: starting '%s': %s; name it by $KVPOOL_DAEMON\n", path, strerror(errno));
+	fprintf(stderr, "benchmark: starting '%s': %s; name it by $KVPOOLD\n", path, strerror(errno));
 	_exit(127);
 }
 

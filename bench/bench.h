@@ -13,7 +13,7 @@ uint64_t bench_now_ns(void);
 /* Sorts samples[n] and returns the middle one. */
 double bench_median(double *samples, size_t n);
 
-/* A kvpoold of our own on a private socket, found by $KVPOOL_DAEMON or in the build tree beside this program. */
+/* A kvpoold of our own on a private socket, found by $KVPOOLD or in the build tree beside this program. */
 struct bench_daemon {
 	int pid;
 	char dir[64];

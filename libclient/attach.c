@@ -246,8 +246,6 @@ static void undo(struct kvp_client *client, struct kvc_engine *engine, bool fork
 {
 	uint32_t i;
 
-	if (engine && engine->doorbell_fd >= 0)
-		close(engine->doorbell_fd);
 	kvc_engine_destroy(engine, forked);
 	for (i = 0; i < KVC_MAPS && !forked; i++)
 		kvc_unmap(&client->maps[i]);

@@ -223,12 +223,8 @@ static void commit(struct kvp_batch *batch, uint32_t timeline, uint64_t step)
 	uint32_t i;
 
 	for (i = 0; i < batch->count; i++) {
-		struct kvp_seq *seq = batch->seqs[i];
-
-		seq->staged = batch->kv[i];
-		seq->last_step = step;
-		seq->last_timeline = (uint8_t)timeline;
-		batch->staged_mirror[seq->row] = seq->staged;
+		kvc_seq_launch(batch->seqs[i], batch->kv[i], timeline, step);
+		batch->staged_mirror[batch->seqs[i]->row] = batch->kv[i];
 	}
 }
 

@@ -170,12 +170,30 @@ static inline int kvc_check_session(const struct kvp_client *client)
 	return ret ? ret : atomic_load_explicit(&client->fault, memory_order_relaxed);
 }
 
+/* Whether the daemon's end was seen. */
+static inline bool kvc_is_gone(const struct kvp_client *client)
+{
+	return atomic_load_explicit(&client->gone, memory_order_relaxed) != 0;
+}
+
+static inline uint32_t kvc_min(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint32_t kvc_max(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 /* The same with a text, for the beginning of a call. */
 int kvc_enter(const struct kvp_client *client);
 /* And for calls of an attached engine: -KVP_ESTATE before. */
 int kvc_enter_engine(const struct kvp_client *client);
 /* kvc_check_session(), then -KVP_EDAEMON when its end was seen; with a text. */
 int kvc_need_daemon(const struct kvp_client *client);
+/* -KVP_EBACKLOG; what to do again later. */
+int kvc_fail_ring_full(const char *what);
 /* Remembers that the peer broke the protocol; returns -KVP_EPROTO. `what` is one clause. */
 int kvc_break(struct kvp_client *client, const char *what);
 
@@ -224,28 +242,32 @@ static inline void *kvc_tables_at(const struct kvp_client *client, uint64_t area
 	return (uint8_t *)client->maps[KVC_MAP_TABLES].memory + area + row * stride;
 }
 
+/* An area with `cell_bytes` for each block of a row. */
+static inline void *kvc_row_at(const struct kvp_client *client, const struct kvc_engine *engine,
+			       uint64_t area, uint32_t row, uint64_t cell_bytes)
+{
+	return kvc_tables_at(client, area, row, engine->tables_params.row_blocks * cell_bytes);
+}
+
 static inline uint8_t *kvc_row_hashes(const struct kvp_client *client, uint32_t row)
 {
 	const struct kvc_engine *engine = client->engine;
 
-	return kvc_tables_at(client, engine->tables.hashes, row,
-			     (uint64_t)engine->tables_params.row_blocks * engine->tables_params.hash_bytes);
+	return kvc_row_at(client, engine, engine->tables.hashes, row, engine->tables_params.hash_bytes);
 }
 
 static inline uint64_t *kvc_row_generations(const struct kvp_client *client, uint32_t row)
 {
 	const struct kvc_engine *engine = client->engine;
 
-	return kvc_tables_at(client, engine->tables.generations, row,
-			     (uint64_t)engine->tables_params.row_blocks * sizeof(uint64_t));
+	return kvc_row_at(client, engine, engine->tables.generations, row, sizeof(uint64_t));
 }
 
 static inline const struct kvw_answer *kvc_row_answers(const struct kvp_client *client, uint32_t row)
 {
 	const struct kvc_engine *engine = client->engine;
 
-	return kvc_tables_at(client, engine->tables.answers, row,
-			     (uint64_t)engine->tables_params.row_blocks * sizeof(struct kvw_answer));
+	return kvc_row_at(client, engine, engine->tables.answers, row, sizeof(struct kvw_answer));
 }
 
 static inline struct kvc_cell *kvc_row_cells(const struct kvp_client *client, uint32_t row)

@@ -52,8 +52,7 @@ void kvc_close_advance(struct kvp_client *client, uint32_t row)
 
 	if (client->engine->seqs[row].state != KVC_ROW_CLOSING || cold->opening)
 		return;
-	if (cold->hold && !atomic_load_explicit(&client->gone, memory_order_relaxed) &&
-	    post_release(client, row)) {
+	if (cold->hold && !kvc_is_gone(client) && post_release(client, row)) {
 		kvc_owe(client, row, KVC_OWES_RELEASE);
 		return;
 	}
@@ -69,10 +68,9 @@ void kvc_close_advance(struct kvp_client *client, uint32_t row)
 
 void kvc_close_quietly(struct kvp_client *client, struct kvp_seq *seq)
 {
-	struct kvc_engine *engine = client->engine;
-	struct kvc_row *cold = &engine->rows[seq->row];
+	struct kvc_row *cold = kvc_seq_row(seq);
 
-	engine->open_seqs--;
+	client->engine->open_seqs--;
 	seq->batch = 0;
 	seq->state = KVC_ROW_CLOSING;
 	/* What was not posted is not published. */
@@ -85,14 +83,11 @@ static int room_to_release(struct kvp_client *client, const struct kvp_seq *seq)
 {
 	struct kvc_row *cold = kvc_seq_row(seq);
 
-	if (!cold->hold || atomic_load_explicit(&client->gone, memory_order_relaxed))
+	if (!cold->hold || kvc_is_gone(client))
 		return 0;
 	if (cold->owes & KVC_OWES_PUBLISH)
 		kvc_publish_post(client, seq->row);
-	if (kvw_ring_space(&client->engine->requests) <= 0)
-		return kvc_fail(KVP_EBACKLOG, "the request ring is full (%u records): close again later",
-				KVW_RING_RECORDS);
-	return 0;
+	return kvw_ring_space(&client->engine->requests) <= 0 ? kvc_fail_ring_full("close") : 0;
 }
 
 static int close_locked(struct kvp_client *client, struct kvp_seq *seq)

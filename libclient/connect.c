@@ -43,8 +43,8 @@ static int connect_socket(const char *path, uint64_t deadline_ns, int *out_fd)
 	while ((fd = kvw_connect(path)) == -EAGAIN && kvw_now_ns() < deadline_ns)
 		poll(NULL, 0, BACKLOG_WAIT_MS);
 	if (fd < 0)
-		return kvc_fail(fd, "connecting to '%s': %s; is kvpoold running, and is this its socket?",
-				path, kvp_error_text(fd));
+		return kvc_fail(fd, "connecting to '%s': %s; does kvpoold run there?", path,
+				kvp_error_text(fd));
 	*out_fd = fd;
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ipc/hash.h"
 
@@ -108,15 +109,14 @@ int kvc_engine_create(struct kvp_client *client, const struct kvc_plan *plan, st
 
 static void bind_row(struct kvp_client *client, const struct kvc_engine *engine, uint32_t row)
 {
-	uint64_t row_blocks = engine->tables_params.row_blocks;
 	struct kvp_seq *seq = &engine->seqs[row];
+	uint64_t token_bytes = engine->block_tokens * sizeof(uint32_t);
 
 	seq->client = client;
 	seq->row = row;
 	seq->block_tokens = engine->block_tokens;
-	seq->ids = kvc_tables_at(client, engine->tables.ids, row, row_blocks * sizeof(int32_t));
-	seq->tokens = kvc_tables_at(client, engine->tables.tokens, row,
-				    row_blocks * engine->block_tokens * sizeof(uint32_t));
+	seq->ids = kvc_row_at(client, engine, engine->tables.ids, row, sizeof(int32_t));
+	seq->tokens = kvc_row_at(client, engine, engine->tables.tokens, row, token_bytes);
 }
 
 void kvc_engine_bind(struct kvp_client *client, struct kvc_engine *engine)
@@ -140,15 +140,22 @@ void kvc_engine_bind(struct kvp_client *client, struct kvc_engine *engine)
 		bind_row(client, engine, i);
 }
 
-void kvc_engine_destroy(struct kvc_engine *engine, bool forked)
+static void destroy_hashers(struct kvc_engine *engine)
 {
 	uint32_t i;
 
-	if (!engine)
-		return;
 	for (i = 0; engine->rows && i < engine->tables_params.rows; i++)
 		kvw_hasher_destroy(engine->rows[i].hasher);
 	kvw_hasher_destroy(engine->probe_hasher);
+}
+
+void kvc_engine_destroy(struct kvc_engine *engine, bool forked)
+{
+	if (!engine)
+		return;
+	if (engine->doorbell_fd >= 0)
+		close(engine->doorbell_fd);
+	destroy_hashers(engine);
 	if (!forked)
 		pthread_mutex_destroy(&engine->probe_lock);
 	free(engine->free_rows);

@@ -20,14 +20,10 @@
 static int note_block(struct kvp_client *client, uint32_t row, uint32_t index)
 {
 	struct kvw_answer answer = kvc_load_answer(&kvc_row_answers(client, row)[index]);
-	int ret;
 
 	if (!client->engine->rows[row].extending)
 		return kvc_lease_add(client, answer.id, answer.generation);
-	ret = kvc_lease_adopt(client, answer.id, answer.generation);
-	if (!ret)
-		kvc_row_set(client, row, index, answer.id, answer.generation, 0, client->session);
-	return ret;
+	return kvc_row_grant(client, row, index, &answer);
 }
 
 int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
@@ -57,7 +53,7 @@ bool kvc_extend_runs(struct kvp_seq *seq)
 {
 	struct kvc_row *cold = kvc_seq_row(seq);
 
-	if (cold->extending && atomic_load_explicit(&seq->client->gone, memory_order_relaxed))
+	if (cold->extending && kvc_is_gone(seq->client))
 		cold->extending = false;
 	return cold->extending;
 }

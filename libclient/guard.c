@@ -15,6 +15,10 @@ static int explain(int error)
 		return kvc_fail(
 			KVP_EREVOKED,
 			"the daemon has revoked this session (its log says why): close and connect anew");
+	case -KVP_EDAEMON:
+		return kvc_fail(
+			KVP_EDAEMON,
+			"the daemon is gone: blocks held stay readable, all else needs a new connection");
 	case -KVP_EPROTO:
 		return kvc_fail(KVP_EPROTO, "the daemon broke the protocol earlier: close and connect anew");
 	default:
@@ -44,13 +48,15 @@ int kvc_need_daemon(const struct kvp_client *client)
 {
 	int ret = kvc_check_session(client);
 
-	if (ret)
-		return explain(ret);
-	if (atomic_load_explicit(&client->gone, memory_order_relaxed))
-		return kvc_fail(
-			KVP_EDAEMON,
-			"the daemon is gone: blocks held stay readable, all else needs a new connection");
-	return 0;
+	if (!ret && kvc_is_gone(client))
+		ret = -KVP_EDAEMON;
+	return ret ? explain(ret) : 0;
+}
+
+int kvc_fail_ring_full(const char *what)
+{
+	return kvc_fail(KVP_EBACKLOG, "the request ring is full (%u records): %s again later",
+			KVW_RING_RECORDS, what);
 }
 
 int kvc_break(struct kvp_client *client, const char *what)

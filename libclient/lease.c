@@ -47,21 +47,17 @@ static void push_draining(struct kvc_lease *lease, int32_t id, uint32_t timeline
 	lease->blocks[id].owned = KVC_DRAINING;
 	lease->blocks[id].step = step;
 	lease->blocks[id].next = -1;
-	if (drain->tail < 0)
-		drain->head = id;
-	else
-		lease->blocks[drain->tail].next = id;
+	*(drain->tail < 0 ? &drain->head : &lease->blocks[drain->tail].next) = id;
 	drain->tail = id;
 	lease->draining_count++;
 }
 
+/* The list is not empty. */
 static int32_t pop_draining(struct kvc_lease *lease, uint32_t timeline)
 {
 	struct kvc_drain *drain = &lease->drains[timeline];
 	int32_t id = drain->head;
 
-	if (id < 0)
-		return -1;
 	drain->head = lease->blocks[id].next;
 	if (drain->head < 0)
 		drain->tail = -1;
@@ -69,13 +65,18 @@ static int32_t pop_draining(struct kvc_lease *lease, uint32_t timeline)
 	return id;
 }
 
+/* Sinks lie below the data blocks; nobody is granted one. */
+static bool is_data(const struct kvc_pool *pool, int32_t id)
+{
+	return id >= (int32_t)(pool->geometry.blocks - pool->data_blocks) &&
+	       id < (int32_t)pool->geometry.blocks;
+}
+
 int kvc_lease_adopt(struct kvp_client *client, int32_t id, uint64_t generation)
 {
 	struct kvc_lease *lease = &client->engine->lease;
 
-	/* Sinks lie below the data blocks; nobody is granted one. */
-	if (id < (int32_t)(client->pool->geometry.blocks - client->pool->data_blocks) ||
-	    id >= (int32_t)client->pool->geometry.blocks || !generation)
+	if (!is_data(client->pool, id) || !generation)
 		return kvc_break(client, "a block id outside the pool");
 	if (lease->blocks[id].owned != KVC_FOREIGN)
 		return kvc_break(client, "a block that it has granted already");
@@ -98,11 +99,11 @@ int32_t kvc_lease_take(struct kvc_engine *engine, uint64_t *out_generation)
 	struct kvc_lease *lease = &engine->lease;
 	int32_t id = pop_free(lease);
 
-	if (id < 0)
-		return -1;
-	lease->blocks[id].owned = KVC_IN_ROW;
-	lease->taken++;
-	*out_generation = lease->blocks[id].generation;
+	if (id >= 0) {
+		lease->blocks[id].owned = KVC_IN_ROW;
+		lease->taken++;
+		*out_generation = lease->blocks[id].generation;
+	}
 	return id;
 }
 
@@ -119,18 +120,21 @@ void kvc_lease_give(struct kvc_engine *engine, int32_t id, uint32_t timeline, ui
 		push_draining(&engine->lease, id, timeline, step);
 }
 
-static void drain(struct kvc_engine *engine)
+/* In the order of giving up: a block behind one of a later step waits a little longer than it must. */
+static void drain(struct kvc_lease *lease, uint32_t timeline, uint64_t reached)
 {
-	struct kvc_lease *lease = &engine->lease;
+	const struct kvc_drain *list = &lease->drains[timeline];
+
+	while (list->head >= 0 && lease->blocks[list->head].step <= reached)
+		push_free(lease, pop_draining(lease, timeline));
+}
+
+static void drain_all(struct kvc_engine *engine)
+{
 	uint32_t t;
 
-	for (t = 0; t < KVW_TIMELINES && lease->draining_count; t++) {
-		uint64_t reached = lease->drains[t].head < 0 ? 0 : kvc_reached(engine, t);
-
-		/* In the order of giving up: a block behind one of a later step waits a little longer than it must. */
-		while (lease->drains[t].head >= 0 && lease->blocks[lease->drains[t].head].step <= reached)
-			push_free(lease, pop_draining(lease, t));
-	}
+	for (t = 0; t < KVW_TIMELINES && engine->lease.draining_count; t++)
+		drain(&engine->lease, t, kvc_reached(engine, t));
 }
 
 /* ------------------------------------------------------------------ giving back */
@@ -168,10 +172,8 @@ static void name_returned(struct kvp_client *client, int32_t id)
 	struct kvc_lease *lease = &engine->lease;
 	struct kvw_block_ref *returns = kvc_tables_at(client, engine->tables.returns, 0, 0);
 
-	returns[lease->returns_tail++ % KVW_RETURN_ENTRIES] = (struct kvw_block_ref){
-		.id = id,
-		.generation = lease->blocks[id].generation,
-	};
+	returns[lease->returns_tail++ % KVW_RETURN_ENTRIES] =
+		(struct kvw_block_ref){.id = id, .generation = lease->blocks[id].generation};
 	lease->blocks[id].owned = KVC_FOREIGN;
 }
 
@@ -232,7 +234,7 @@ static uint32_t return_draining(struct kvp_client *client, uint32_t timeline, ui
 /* Free blocks that the engine wants to have at least. */
 static uint32_t floor_of(const struct kvc_lease *lease)
 {
-	return lease->low > lease->wanted ? lease->low : lease->wanted;
+	return kvc_max(lease->low, lease->wanted);
 }
 
 /*
@@ -264,11 +266,14 @@ static uint32_t shortage(const struct kvc_lease *lease)
 	uint32_t held = lease->free_count + lease->draining_count;
 	uint32_t count = low > lease->free_count ? low - lease->free_count : 0;
 
-	if (count && lease->high > held && lease->high - held > count)
-		count = lease->high - held;
-	if (count > lease->ask_most)
-		count = lease->ask_most;
-	return count > KVW_LEASE_ENTRIES ? KVW_LEASE_ENTRIES : count;
+	if (count && lease->high > held)
+		count = kvc_max(count, lease->high - held);
+	return kvc_min(kvc_min(count, lease->ask_most), KVW_LEASE_ENTRIES);
+}
+
+static bool too_soon(const struct kvc_lease *lease)
+{
+	return lease->refusal && kvw_now_ns() < lease->retry_ns;
 }
 
 static void ask(struct kvp_client *client)
@@ -276,8 +281,7 @@ static void ask(struct kvp_client *client)
 	struct kvc_lease *lease = &client->engine->lease;
 	struct kvw_request record = {.type = KVW_REQUEST_LEASE, .count = shortage(lease)};
 
-	if (!record.count || (lease->refusal && kvw_now_ns() < lease->retry_ns) ||
-	    kvc_post_asking(client, &record))
+	if (!record.count || too_soon(lease) || kvc_post_asking(client, &record))
 		return;
 	lease->asking = true;
 	lease->rung = false;
@@ -288,9 +292,8 @@ void kvc_lease_pump(struct kvp_client *client)
 {
 	struct kvc_lease *lease = &client->engine->lease;
 
-	if (lease->draining_count)
-		drain(client->engine);
-	if (atomic_load_explicit(&client->gone, memory_order_relaxed))
+	drain_all(client->engine);
+	if (kvc_is_gone(client))
 		return;
 	if (lease->free_count + lease->draining_count > lease->high)
 		trim(client);

@@ -63,10 +63,8 @@ static int lease_holds(struct kvp_client *client, void *arg)
 
 	if (lease->free_count >= blocks)
 		return 1;
-	if (lease->wanted < blocks) {
-		lease->wanted = blocks;
-		kvc_pump(client);
-	}
+	lease->wanted = kvc_max(lease->wanted, blocks);
+	kvc_lease_pump(client);
 	return 0;
 }
 
@@ -104,10 +102,10 @@ static int drain_once(struct kvp_client *client, uint64_t deadline_ns, uint32_t 
 	union kvw_any answer;
 	int ret = kvc_control_begin(client, deadline_ns);
 
-	if (ret)
-		return ret;
-	ret = kvc_control_call(client, deadline_ns, KVW_MSG_DRAIN, &request, &answer, NULL, NULL);
-	kvc_control_end(client);
+	if (!ret) {
+		ret = kvc_control_call(client, deadline_ns, KVW_MSG_DRAIN, &request, &answer, NULL, NULL);
+		kvc_control_end(client);
+	}
 	return ret;
 }
 
@@ -135,9 +133,7 @@ int kvp_sync(struct kvp_client *client, uint32_t timeout_ms)
 	uint32_t round = 0;
 	int ret = kvc_enter_engine(client);
 
-	while (!ret && pump_more(client, round, &tail)) {
+	while (!ret && pump_more(client, round++, &tail))
 		ret = drain_once(client, deadline_ns, tail);
-		round++;
-	}
 	return ret;
 }

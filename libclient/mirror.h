@@ -30,6 +30,14 @@ static inline void kvc_mirror_committed(const struct kvc_engine *engine, uint32_
 	kvc_mirror(engine->seqs[row].client, KVC_COMMITTED)[row] = blocks * engine->block_tokens;
 }
 
+/* A launched step uses the sequence. */
+static inline void kvc_seq_launch(struct kvp_seq *seq, uint32_t staged, uint32_t timeline, uint64_t step)
+{
+	seq->staged = staged;
+	seq->last_timeline = (uint8_t)timeline;
+	seq->last_step = step;
+}
+
 /* After staged went back or entries changed: the tail is looked up again when it is needed. */
 static inline void kvc_seq_find_tail(struct kvp_seq *seq)
 {

@@ -97,10 +97,9 @@ uint32_t kvc_open_match(const struct kvp_client *client, const struct kvp_open_r
 
 	if (!most)
 		most = request->token_count ? request->token_count - 1 : 0;
-	if (engine->own_hashes && full > request->hash_count)
-		full = request->hash_count;
-	most /= engine->block_tokens;
-	return most < full ? most : full;
+	if (engine->own_hashes)
+		full = kvc_min(full, request->hash_count);
+	return kvc_min(most / engine->block_tokens, full);
 }
 
 static void copy_extras(struct kvc_row *cold, const struct kvp_open_request *request)
@@ -113,11 +112,8 @@ static void copy_extras(struct kvc_row *cold, const struct kvp_open_request *req
 
 		if (key->length)
 			memcpy(cold->extra_bytes + used, key->bytes, key->length);
-		cold->extras[i] = (struct kvw_extra_key){
-			.domain = key->domain,
-			.length = key->length,
-			.bytes = cold->extra_bytes + used,
-		};
+		cold->extras[i] = kvc_extra_in(key);
+		cold->extras[i].bytes = cold->extra_bytes + used;
 		used += key->length;
 	}
 	cold->extra_count = request->extra_count;
@@ -202,13 +198,8 @@ static int note_blocks(struct kvp_client *client, uint32_t row, uint32_t matched
 	for (i = 0; i < blocks && !ret; i++) {
 		struct kvw_answer answer = kvc_load_answer(&answers[i]);
 
-		if (i < matched) {
-			ret = note_matched(client, row, i, &answer);
-			continue;
-		}
-		ret = kvc_lease_adopt(client, answer.id, answer.generation);
-		if (!ret)
-			kvc_row_set(client, row, i, answer.id, answer.generation, 0, client->session);
+		ret = i < matched ? note_matched(client, row, i, &answer)
+				  : kvc_row_grant(client, row, i, &answer);
 	}
 	return ret;
 }
@@ -238,11 +229,9 @@ static int check_open(struct kvp_client *client, const struct kvc_op *op,
 {
 	const struct kvc_row *cold = &client->engine->rows[op->row];
 	uint32_t matched = completion->matched;
-	uint32_t granted = 0;
+	uint32_t wanted = cold->asked_all > matched ? cold->asked_all - matched : 0;
+	uint32_t granted = kvc_min(wanted, cold->asked_new);
 
-	if (matched < cold->asked_all)
-		granted = cold->asked_all - matched < cold->asked_new ? cold->asked_all - matched
-								      : cold->asked_new;
 	if (!completion->hold || matched > op->first || completion->granted != granted)
 		return kvc_break(client, "an OPEN answer with impossible counts");
 	return 0;

@@ -9,6 +9,8 @@
 
 #include <kvpool/kvpool.h>
 
+#include "ipc/hash.h"
+
 struct kvp_client;
 struct kvp_seq;
 struct kvc_op;
@@ -25,6 +27,17 @@ int kvc_open_answer(struct kvp_client *client, const struct kvc_op *op,
 		    const struct kvw_completion *completion);
 /* Why a row FAILED, with a text. Under the lock. */
 int kvc_open_failure(struct kvp_client *client, const struct kvp_seq *seq);
+
+/* The hasher's and the caller's form of an extra key. */
+static inline struct kvw_extra_key kvc_extra_in(const struct kvp_extra_key *key)
+{
+	return (struct kvw_extra_key){.domain = key->domain, .length = key->length, .bytes = key->bytes};
+}
+
+static inline struct kvp_extra_key kvc_extra_out(const struct kvw_extra_key *key)
+{
+	return (struct kvp_extra_key){.domain = key->domain, .length = key->length, .bytes = key->bytes};
+}
 
 /* Most blocks to match. */
 uint32_t kvc_open_match(const struct kvp_client *client, const struct kvp_open_request *request);

@@ -124,14 +124,12 @@ static int start_all(struct opening *opening, const struct kvp_open_request *req
 /* Under the lock: everything that the call has claimed goes, whatever its state. */
 static void abandon(struct opening *opening)
 {
-	struct kvc_row *rows = opening->client->engine->rows;
-	int32_t row = opening->head;
+	struct kvc_engine *engine = opening->client->engine;
+	int32_t row, next;
 
-	while (row >= 0) {
-		int32_t next = rows[row].open_next;
-
-		kvc_close_quietly(opening->client, &opening->client->engine->seqs[row]);
-		row = next;
+	for (row = opening->head; row >= 0; row = next) {
+		next = engine->rows[row].open_next;
+		kvc_close_quietly(opening->client, &engine->seqs[row]);
 	}
 }
 
@@ -225,8 +223,7 @@ int kvp_open_post(struct kvp_client *client, const struct kvp_open_request *requ
 		if (!ret)
 			ret = kvc_open_post(client, seq, &own);
 		if (ret == -KVP_EBACKLOG)
-			kvc_fail(KVP_EBACKLOG, "the request ring is full (%u records): open again later",
-				 KVW_RING_RECORDS);
+			kvc_fail_ring_full("open");
 		if (ret)
 			kvc_close_quietly(client, seq);
 	}

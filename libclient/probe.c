@@ -89,11 +89,7 @@ int kvp_probe(struct kvp_client *client, const struct kvp_open_request *request)
 	if (ret)
 		return ret;
 	for (i = 0; i < own.extra_count; i++)
-		extras[i] = (struct kvw_extra_key){
-			.domain = own.extras[i].domain,
-			.length = own.extras[i].length,
-			.bytes = own.extras[i].bytes,
-		};
+		extras[i] = kvc_extra_in(&own.extras[i]);
 	pthread_mutex_lock(&client->engine->probe_lock);
 	ret = probe(client, &own, extras);
 	pthread_mutex_unlock(&client->engine->probe_lock);

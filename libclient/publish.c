@@ -114,17 +114,16 @@ static void note_published(struct kvp_client *client, uint32_t row, uint32_t ind
 		cold->swap_first = index;
 }
 
-static int note_position(struct kvp_client *client, uint32_t row, uint32_t index, bool published,
+static int note_position(struct kvp_client *client, uint32_t row, uint32_t index,
 			 const struct kvw_answer *answer, uint32_t *duplicates)
 {
 	struct kvw_answer duplicate;
-	int ret = published ? read_duplicate(client, answer, &duplicate) : 0;
+	int ret = read_duplicate(client, answer, &duplicate);
 
 	if (ret < 0)
 		return ret;
 	*duplicates += (uint32_t)ret;
-	if (published)
-		note_published(client, row, index, ret ? &duplicate : NULL);
+	note_published(client, row, index, ret ? &duplicate : NULL);
 	return 0;
 }
 
@@ -137,8 +136,7 @@ static void note_refusal(struct kvp_client *client, uint32_t row, uint32_t publi
 	if (!cold->status)
 		cold->status = status;
 	cold->stopped = true;
-	if (cold->posted > published_end)
-		cold->posted = published_end;
+	cold->posted = kvc_min(cold->posted, published_end);
 	kvc_mirror_committed(engine, row, cold->posted);
 	atomic_fetch_or_explicit(&engine->seqs[row].inbox, KVC_INBOX_REFUSED, memory_order_relaxed);
 }
@@ -168,9 +166,8 @@ int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
 	if (done > op->count || completion->matched > done || (!completion->status && done != op->count))
 		return kvc_break(client, "a PUBLISH answer with impossible counts");
 	cold->pending--;
-	for (i = 0; !ret && i < op->count; i++)
-		ret = note_position(client, op->row, op->first + i, i < done, &answers[op->first + i],
-				    &duplicates);
+	for (i = op->first; !ret && i < op->first + done; i++)
+		ret = note_position(client, op->row, i, &answers[i], &duplicates);
 	if (ret)
 		return ret;
 	if (duplicates != completion->matched)

@@ -60,7 +60,7 @@ void kvc_pump(struct kvp_client *client)
 		return;
 	engine->pumping = true;
 	kvc_complete_all(client);
-	if (!atomic_load_explicit(&client->gone, memory_order_relaxed) && engine->owed_head >= 0)
+	if (!kvc_is_gone(client))
 		pay_owed(client);
 	kvc_lease_pump(client);
 	engine->pumping = false;

@@ -13,12 +13,9 @@ static void reset_seq(struct kvp_seq *seq, uint64_t stamp)
 	seq->stamp = stamp;
 	seq->last_step = 0;
 	seq->last_timeline = 0;
-	seq->staged = seq->settled = 0;
-	seq->tail_start = 0;
-	seq->tail_pages = 0;
-	seq->batch = 0;
+	seq->staged = seq->settled = seq->known = seq->prompt = 0;
+	seq->tail_start = seq->tail_pages = seq->batch = 0;
 	seq->full_end = seq->block_tokens;
-	seq->known = seq->prompt = 0;
 	atomic_store_explicit(&seq->inbox, 0, memory_order_relaxed);
 	kvc_row_set_blocks(seq, 0);
 }
@@ -84,6 +81,15 @@ void kvc_row_set(struct kvp_client *client, uint32_t row, uint32_t index, int32_
 	kvc_row_put(client, row, index, id, generation);
 }
 
+int kvc_row_grant(struct kvp_client *client, uint32_t row, uint32_t index, const struct kvw_answer *answer)
+{
+	int ret = kvc_lease_adopt(client, answer->id, answer->generation);
+
+	if (!ret)
+		kvc_row_set(client, row, index, answer->id, answer->generation, 0, client->session);
+	return ret;
+}
+
 void kvc_row_set_blocks(struct kvp_seq *seq, uint32_t blocks)
 {
 	seq->blocks = blocks;
@@ -93,16 +99,15 @@ void kvc_row_set_blocks(struct kvp_seq *seq, uint32_t blocks)
 
 void kvc_row_append(struct kvp_seq *seq, uint32_t count)
 {
-	struct kvc_engine *engine = kvc_seq_engine(seq);
 	uint64_t generation = 0;
 	uint32_t i;
 
-	for (i = 0; i < count; i++) {
-		int32_t id = kvc_lease_take(engine, &generation);
+	for (i = seq->blocks; i < seq->blocks + count; i++) {
+		int32_t id = kvc_lease_take(kvc_seq_engine(seq), &generation);
 
-		kvc_row_set(seq->client, seq->row, seq->blocks + i, id, generation, 0, seq->client->session);
+		kvc_row_set(seq->client, seq->row, i, id, generation, 0, seq->client->session);
 	}
-	kvc_row_set_blocks(seq, seq->blocks + count);
+	kvc_row_set_blocks(seq, i);
 }
 
 void kvc_row_give(struct kvp_seq *seq, uint32_t index)

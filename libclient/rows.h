@@ -20,6 +20,9 @@ void kvc_row_put(struct kvp_client *client, uint32_t row, uint32_t index, int32_
 /* The same for a position that nothing is known of yet. */
 void kvc_row_set(struct kvp_client *client, uint32_t row, uint32_t index, int32_t id, uint64_t generation,
 		 uint16_t flags, uint64_t writer);
+struct kvw_answer;
+/* A granted block goes straight into the position. */
+int kvc_row_grant(struct kvp_client *client, uint32_t row, uint32_t index, const struct kvw_answer *answer);
 /* Puts `count` blocks of the lease, which has them, behind the row's. */
 void kvc_row_append(struct kvp_seq *seq, uint32_t count);
 /* Gives up the row's own block at `index`, if the block there is ours: with the sequence's last use. */

@@ -210,10 +210,8 @@ int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint6
 	ret = kvc_stage_check(seq, tokens, timeline, step);
 	if (ret)
 		return ret;
-	seq->staged += tokens;
-	seq->last_timeline = (uint8_t)timeline;
-	seq->last_step = step;
-	kvc_mirror(seq->client, KVC_STAGED)[seq->row] = seq->staged;
+	kvc_seq_launch(seq, seq->staged + tokens, timeline, step);
+	kvc_mirror_lengths(seq);
 	return 0;
 }
 

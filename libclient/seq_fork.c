@@ -15,11 +15,7 @@ static uint32_t copy_extras(const struct kvc_row *cold, struct kvp_extra_key *ou
 	uint32_t i;
 
 	for (i = 0; i < cold->extra_count; i++)
-		out[i] = (struct kvp_extra_key){
-			.domain = cold->extras[i].domain,
-			.length = cold->extras[i].length,
-			.bytes = cold->extras[i].bytes,
-		};
+		out[i] = kvc_extra_out(&cold->extras[i]);
 	return cold->extra_count;
 }
 

@@ -79,13 +79,10 @@ int kvc_settle_hash(struct kvp_seq *seq)
 {
 	struct kvc_row *cold = kvc_seq_row(seq);
 	uint32_t full = seq->settled / seq->block_tokens;
-	int ret;
+	int ret = kvc_publish_hash(seq, cold->hashed, full);
 
-	if (full <= cold->hashed)
-		return 0;
-	ret = kvc_publish_hash(seq, cold->hashed, full);
 	if (!ret)
-		cold->hashed = full;
+		cold->hashed = kvc_max(cold->hashed, full);
 	return ret;
 }
 
@@ -147,8 +144,7 @@ static void take_hashes(struct kvp_seq *seq, const uint8_t *hashes, uint32_t cou
 		return;
 	memcpy(kvc_row_hashes(seq->client, seq->row) + (uint64_t)(full - count) * hash_bytes, hashes,
 	       (size_t)count * hash_bytes);
-	if (cold->hashed < full)
-		cold->hashed = full;
+	cold->hashed = kvc_max(cold->hashed, full);
 }
 
 int kvp_seq_settle_hashed(struct kvp_seq *seq, uint32_t accepted, const uint8_t *hashes, uint32_t hash_count,

@@ -81,13 +81,10 @@ static int post_truncate(struct kvp_seq *seq, uint32_t keep)
 	int ret;
 
 	/* The daemon is gone, and its books with it: ours are cut all the same. */
-	if (atomic_load_explicit(&seq->client->gone, memory_order_relaxed))
+	if (kvc_is_gone(seq->client))
 		return 0;
 	ret = kvc_post_telling(seq->client, &record);
-	if (ret == -KVP_EBACKLOG)
-		return kvc_fail(KVP_EBACKLOG, "the request ring is full (%u records): truncate again later",
-				KVW_RING_RECORDS);
-	return ret;
+	return ret == -KVP_EBACKLOG ? kvc_fail_ring_full("truncate") : ret;
 }
 
 static int cut_published(struct kvp_seq *seq, uint32_t tokens)

@@ -35,11 +35,10 @@ static void set_opaque(const struct kvw_plane *plane, int64_t blocks, struct kvp
 
 	view->dtype = KVP_DTYPE_U8;
 	view->shape[0] = blocks;
-	view->shape[1] = view->shape[2] = 1;
+	view->shape[1] = view->shape[2] = view->strides[3] = 1;
 	view->shape[3] = bytes;
 	view->strides[0] = (int64_t)plane->stride;
 	view->strides[1] = view->strides[2] = bytes;
-	view->strides[3] = 1;
 }
 
 /* One FP8 row is one element of the plane and 656 of the view. */

@@ -44,12 +44,11 @@ static void end_waiting(struct kvc_engine *engine)
 /* Sleeps without the lock until an answer may be there; then looks at the socket. */
 static int sleep_once(struct kvp_client *client, uint32_t seen, uint64_t now_ns, uint64_t deadline_ns)
 {
-	struct kvc_engine *engine = client->engine;
-	uint32_t wait_ms = slice_ms(&engine->lease, now_ns, deadline_ns);
+	uint32_t wait_ms = slice_ms(&client->engine->lease, now_ns, deadline_ns);
 	int ret;
 
 	pthread_mutex_unlock(&client->lock);
-	kvw_futex_wait(&engine->channel->completion_futex, seen, wait_ms);
+	kvw_futex_wait(&client->engine->channel->completion_futex, seen, wait_ms);
 	ret = kvc_control_look(client);
 	pthread_mutex_lock(&client->lock);
 	return ret;
