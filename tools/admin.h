@@ -27,8 +27,8 @@ bool ctl_admin_is_admin(const struct ctl_admin *admin);
 int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, union kvw_any *reply);
 
 /*
- * Opens, asks once, and hands the answer to `show`, which prints it and returns the exit code; CTL_DAEMON when there
- * is none.
+ * Opens, asks once, and hands the answer to `show`, which prints it and returns the exit code; CTL_DAEMON when
+ * there is none.
  */
 int ctl_admin_show(const struct ctl_global *global, uint32_t type, const void *message,
 		   int (*show)(const union kvw_any *reply, bool json));

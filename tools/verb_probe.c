@@ -58,7 +58,10 @@ static int append(struct tokens *tokens)
 	return 0;
 }
 
-/* One character: a digit continues a number, anything else ends it. -ERANGE: above 32 bits; -E2BIG: too many. */
+/*
+ * One character: a digit continues a number, anything else ends it. -ERANGE: above 32 bits; -E2BIG: too
+ * many.
+ */
 static int take_character(struct tokens *tokens, int c)
 {
 	if (c != EOF && isdigit(c)) {

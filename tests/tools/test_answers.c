@@ -26,7 +26,10 @@ static char *folder;
 static char path[200];
 static int listener;
 
-/* Answers request number `round` behind hello; returns how many bytes of out to send: 0 closes, -1 says nothing. */
+/*
+ * Answers request number `round` behind hello; returns how many bytes of out to send: 0 closes, -1 says
+ * nothing.
+ */
 typedef int (*answer_fn)(uint32_t round, const struct kvw_envelope *asked, uint8_t *out, size_t capacity);
 
 static int hello_ok(uint64_t sequence, uint8_t *out, size_t capacity)
