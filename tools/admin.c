@@ -60,10 +60,20 @@ static int connect_until(const struct ctl_global *global, uint64_t deadline_ns)
 	return fd;
 }
 
+/* An error may come unasked, and then with no sequence: why a session is refused or ended. */
+static int tell_refusal(const struct kvw_msg_ERROR *error)
+{
+	int code = error->error > 0 && error->error < 65536 ? -(int)error->error : -KVP_EPROTO;
+	char text[KVW_MAX_TEXT_BYTES + 1];
+
+	ctl_safe(error->text, text, sizeof(text));
+	ctl_complain("the daemon says: %s", *text ? text : error_text(code));
+	return code;
+}
+
 static int receive_reply(struct ctl_admin *admin, uint32_t type, uint64_t deadline_ns, union kvw_any *reply)
 {
 	struct kvw_envelope envelope = {0};
-	char text[KVW_MAX_TEXT_BYTES + 1];
 	int length;
 	int ret;
 
@@ -73,15 +83,11 @@ static int receive_reply(struct ctl_admin *admin, uint32_t type, uint64_t deadli
 	ret = kvw_decode(admin->bytes, (size_t)length, &envelope, reply);
 	if (ret)
 		return tell(admin, "the daemon's answer cannot be read", ret);
-	if (envelope.sequence != admin->sequence ||
-	    (envelope.type != type + 1 && envelope.type != KVW_MSG_ERROR))
+	if (envelope.type == KVW_MSG_ERROR)
+		return tell_refusal(&reply->ERROR);
+	if (envelope.sequence != admin->sequence || envelope.type != type + 1)
 		return tell(admin, "the daemon's answer belongs to another request", -KVP_EPROTO);
-	if (envelope.type != KVW_MSG_ERROR)
-		return 0;
-	ret = reply->ERROR.error > 0 && reply->ERROR.error < 65536 ? -(int)reply->ERROR.error : -KVP_EPROTO;
-	ctl_safe(reply->ERROR.text, text, sizeof(text));
-	ctl_complain("the daemon says: %s", *text ? text : error_text(ret));
-	return ret;
+	return 0;
 }
 
 int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, union kvw_any *reply)
@@ -94,7 +100,8 @@ int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, 
 	if (length < 0)
 		return tell(admin, "the request cannot be packed", length);
 	ret = kvw_send(admin->fd, admin->bytes, (size_t)length, NULL, 0);
-	if (ret)
+	/* A daemon that has hung up may have said why. */
+	if (ret && ret != -EPIPE)
 		return tell(admin, kvw_message_name(type), ret);
 	return receive_reply(admin, type, deadline_ns, reply);
 }

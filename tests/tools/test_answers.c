@@ -181,6 +181,15 @@ static int refusal(uint32_t round, const struct kvw_envelope *asked, uint8_t *ou
 	return kvw_encode(KVW_MSG_ERROR, asked->sequence, &error, out, capacity);
 }
 
+static int unasked_refusal(uint32_t round, const struct kvw_envelope *asked, uint8_t *out, size_t capacity)
+{
+	struct kvw_msg_ERROR error = {.error = KVP_EREVOKED, .text = kvw_text_of("kicked")};
+
+	(void)round;
+	(void)asked;
+	return kvw_encode(KVW_MSG_ERROR, 0, &error, out, capacity);
+}
+
 static int other_sequence(uint32_t round, const struct kvw_envelope *asked, uint8_t *out, size_t capacity)
 {
 	struct kvw_msg_FLUSH_OK ok = {.freed = 1};
@@ -226,9 +235,10 @@ static void what_is_no_answer_is_code_three_with_the_reason(void **state)
 		answer_fn answer;
 		const char *word;
 	} cases[] = {
-		{refusal, "only ?root may"},        {other_sequence, "another request"},
-		{other_type, "another request"},    {garbage, "cannot be read"},
-		{hang_up, "closed the connection"}, {silence, "within 300 ms"},
+		{refusal, "only ?root may"},         {unasked_refusal, "kicked"},
+		{other_sequence, "another request"}, {other_type, "another request"},
+		{garbage, "cannot be read"},         {hang_up, "closed the connection"},
+		{silence, "within 300 ms"},
 	};
 
 	(void)state;

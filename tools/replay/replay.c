@@ -199,12 +199,15 @@ static void print_plan(const struct rep_run *run, const struct rep_pool_state *p
 {
 	char text[4][CTL_TEXT_BYTES];
 
-	fprintf(stderr, "pool '%s': %s blocks of %s tokens, %s (%s), policy %s, event loop %s\n", pool->name,
+	fprintf(stderr, "pool '%s': %s blocks of %s tokens, %s (%s)", pool->name,
 		ctl_number(pool->blocks, text[0], sizeof(text[0])),
 		ctl_number(pool->block_tokens, text[1], sizeof(text[1])),
-		ctl_bytes(pool->bytes, text[2], sizeof(text[2])), pool->memory, pool->policy,
-		pool->event_loop);
-	fprintf(stderr, "trace: %s requests, %u tokens an id; ",
+		ctl_bytes(pool->bytes, text[2], sizeof(text[2])), pool->memory);
+	if (pool->counted)
+		fprintf(stderr, ", policy %s, event loop %s", pool->policy, pool->event_loop);
+	else
+		fputs("; this user may not read its counters", stderr);
+	fprintf(stderr, "\ntrace: %s requests, %u tokens an id; ",
 		ctl_number(run->trace->count, text[3], sizeof(text[3])), run->trace->block_tokens);
 	print_work(run);
 }
