@@ -39,6 +39,7 @@ void rep_catch_interrupts(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
 }
 
 int rep_engine_of_session(const struct rep_run *run, uint64_t session)

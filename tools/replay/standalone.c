@@ -148,6 +148,7 @@ static void exec_daemon(const char *program, const struct rep_daemon_params *par
 
 	/* Not in this program's group: an interrupt of the terminal ends the engines first. */
 	setpgid(0, 0);
+	signal(SIGPIPE, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
 		_exit(127);
