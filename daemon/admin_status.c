@@ -82,12 +82,29 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 		add(out, "ok");
 }
 
+static uint64_t longest_busy_ms(const struct kvd_server *server, const char **out_job)
+{
+	uint64_t longest_ms = 0;
+	uint32_t i;
+
+	for (i = 0; i < KVD_WORKERS; i++) {
+		const char *job = "";
+		uint64_t busy_ms = kvd_worker_busy_ms(server->workers[i].worker, &job);
+
+		if (busy_ms <= longest_ms)
+			continue;
+		longest_ms = busy_ms;
+		*out_job = job;
+	}
+	return longest_ms;
+}
+
 int kvd_request_status(struct kvd_session *session, const struct kvw_envelope *request,
 		       const union kvw_any *message)
 {
 	const struct kvd_server *server = session->server;
 	const char *job = "";
-	uint64_t busy_ms = kvd_worker_busy_ms(server->worker, &job);
+	uint64_t busy_ms = longest_busy_ms(server, &job);
 	struct text health = {.used = 0};
 
 	(void)message;

@@ -88,7 +88,8 @@ int kvd_attach_memory_make(struct kvd_server *server, const struct kvw_tables_pa
 	memory->server = server;
 	memory->tables_params = *params;
 	memory->tables_layout = *layout;
-	ret = kvd_worker_submit(server->worker, "make an engine's segments", run_make, made, memory);
+	ret = kvd_worker_submit(server->workers[KVD_WORKER_SEGMENTS].worker, "make an engine's segments",
+				run_make, made, memory);
 	if (ret) {
 		free(memory);
 		return ret;
@@ -108,7 +109,8 @@ void kvd_attach_memory_drop(struct kvd_attach_memory *memory)
 		return;
 	}
 	server = memory->server;
-	if (!kvd_worker_submit(server->worker, "free an engine's segments", run_unmake, unmade, memory))
+	if (!kvd_worker_submit(server->workers[KVD_WORKER_SEGMENTS].worker, "free an engine's segments",
+			       run_unmake, unmade, memory))
 		return;
 	memory->next = server->unfreed;
 	server->unfreed = memory;

@@ -195,10 +195,10 @@ static void on_accept(void *arg, int fd)
 
 static void on_worker(void *arg)
 {
-	struct kvd_server *server = arg;
+	const struct kvd_server_worker *worker = arg;
 
-	kvd_turn_begin(&server->clock);
-	kvd_worker_deliver(server->worker);
+	kvd_turn_begin(&worker->server->clock);
+	kvd_worker_deliver(worker->worker);
 }
 
 static uint32_t max_watches(const struct kvd_config *config)
@@ -264,15 +264,27 @@ static int open_loop(struct kvd_server *server)
 	return 0;
 }
 
-static int open_worker(struct kvd_server *server)
+static int open_worker(struct kvd_server_worker *worker)
 {
-	int ret = kvd_worker_start(&server->worker);
+	int ret = kvd_worker_start(&worker->worker);
 
-	if (!ret)
-		ret = kvd_loop_watch(server->loop, kvd_worker_fd(server->worker), on_worker, server,
-				     &server->worker_watch);
 	if (ret)
-		kvd_log_error("the worker thread can't be started: %s", strerror(-ret));
+		return ret;
+	return kvd_loop_watch(worker->server->loop, kvd_worker_fd(worker->worker), on_worker, worker,
+			      &worker->watch);
+}
+
+static int open_workers(struct kvd_server *server)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < KVD_WORKERS; i++) {
+		server->workers[i].server = server;
+		ret = open_worker(&server->workers[i]);
+	}
+	if (ret)
+		kvd_log_error("the worker threads can't be started: %s", strerror(-ret));
 	return ret;
 }
 
@@ -311,7 +323,7 @@ static int open_pools(struct kvd_server *server)
 		if (pool->config->pages == KVD_PAGES_AUTO && strcmp(pages, "hugetlb") != 0)
 			note_off(server, "hugetlb pages for pool '%s': it has %s pages", pool->config->name,
 				 pages);
-		ret = kvd_served_pool_populate(pool, server->worker);
+		ret = kvd_served_pool_populate(pool, server->workers[KVD_WORKER_POOLS].worker);
 	}
 	return ret;
 }
@@ -363,7 +375,7 @@ int kvd_server_open(const struct kvd_config *config, struct kvd_server **out)
 	if (!ret)
 		ret = open_loop(server);
 	if (!ret)
-		ret = open_worker(server);
+		ret = open_workers(server);
 	/* The socket before the pools: a second daemon must fail before it takes memory. */
 	if (!ret)
 		ret = open_listener(server);
@@ -404,7 +416,8 @@ void kvd_server_close(struct kvd_server *server)
 	kvd_listener_close(&server->listener);
 	while (server->first)
 		kvd_session_abandon(server->first);
-	kvd_worker_stop(server->worker);
+	for (i = 0; i < KVD_WORKERS; i++)
+		kvd_worker_stop(server->workers[i].worker);
 	free_unfreed(server);
 	for (i = 0; server->pools && i < server->config->pool_count; i++)
 		kvd_served_pool_close(&server->pools[i]);

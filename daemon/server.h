@@ -30,11 +30,19 @@ struct kvd_session;
 struct kvd_admin_job;
 struct kvd_attach_memory;
 
+/* Two, so that an engine of a pool that is ready does not wait for another pool to be populated. */
+enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKERS };
+
+struct kvd_server_worker {
+	struct kvd_server *server;
+	struct kvd_worker *worker;
+	struct kvd_watch *watch;
+};
+
 struct kvd_server {
 	const struct kvd_config *config;
 	struct kvd_loop *loop;
-	struct kvd_worker *worker;
-	struct kvd_watch *worker_watch;
+	struct kvd_server_worker workers[KVD_WORKERS];
 	struct kvd_listener listener;
 	struct kvd_watch *listener_watch;
 	struct kvd_served_pool *pools; /* [config->pool_count] */

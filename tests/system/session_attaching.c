@@ -315,6 +315,36 @@ static void attach_waits_until_the_pool_is_populated(void **state)
 	kvt_daemon_stop(daemon);
 }
 
+static void attach_does_not_wait_for_another_pool(void **state)
+{
+	static const char *const options[] = {KVT_SMALL_POOL,
+					      "--set=pool.slow.blocks=131072",
+					      "--set=pool.slow.block_tokens=16",
+					      "--set=pool.slow.planes=k f16 1x128",
+					      "--set=pool.slow.pages=4k",
+					      NULL};
+	struct kvt_daemon *daemon = kvt_daemon_launch(options);
+	struct kvw_msg_ATTACH attach = kvt_attach_message();
+	const struct kvw_msg_POOL slow = {.name = kvw_text_of("slow")};
+	struct kvt_raw *raw;
+	int fd;
+
+	(void)state;
+	do
+		fd = kvw_connect(daemon->socket);
+	while (fd < 0);
+	close(fd);
+	raw = kvt_raw_hello(daemon);
+	attach.pool = kvw_text_of("p");
+	assert_int_equal(kvt_raw_attach(raw, &attach), 0);
+	kvt_raw_map(raw);
+	assert_int_equal(kvt_open(raw, 0, 0, 0, 4).granted, 4);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_POOL, &slow), 0);
+	assert_int_equal(raw->answer.POOL_OK.ready, 0);
+	kvt_raw_close(raw);
+	kvt_daemon_stop(daemon);
+}
+
 static void daemon_ends_while_a_pool_is_populated(void **state)
 {
 	struct kvt_daemon *daemon = launch_slow_pool();
@@ -340,6 +370,7 @@ int kvt_group_attach(void)
 		cmocka_unit_test(unread_descriptors_end_the_session),
 		cmocka_unit_test(engines_of_a_pool_are_limited),
 		cmocka_unit_test(attach_waits_until_the_pool_is_populated),
+		cmocka_unit_test(attach_does_not_wait_for_another_pool),
 		cmocka_unit_test(daemon_ends_while_a_pool_is_populated),
 	};
 
