@@ -209,6 +209,8 @@ static void check_lengths(struct kvd_check *check)
 	kvd_check_total(check, "count of evictable blocks", pool->evictable,
 			(uint64_t)check->lists[KVD_LIST_RIPE] + check->lists[KVD_LIST_POLICY]);
 	kvd_check_total(check, "count of indexed blocks", pool->index->count, check->indexed);
+	kvd_check_total(check, "count of blocks left out of their buckets", pool->left_out_blocks,
+			check->left_out);
 }
 
 static void check_engine(struct kvd_check *check, const struct kvd_engine *engine)

@@ -25,6 +25,8 @@ void kvd_check_sum(struct kvd_check *check, int32_t id, int sign)
 		add(&block->owner->check.owned[block->record.state], sign);
 	if (block->indexed)
 		add(&check->indexed, sign);
+	if (block->indexed && !block->listed)
+		add(&check->left_out, sign);
 }
 
 void kvd_check_before(struct kvd_pool *pool, int32_t id)

@@ -40,6 +40,7 @@ struct kvd_check {
 	uint32_t states[KVW_BLOCK_STATES];
 	uint32_t lists[KVD_LIST_KINDS];
 	uint32_t indexed;
+	uint32_t left_out; /* findable, and in no bucket */
 	struct kvd_check_result result;
 };
 

@@ -179,14 +179,16 @@ static void check_directory(struct kvd_check *check, int32_t id, const struct kv
 
 	kvd_check_same(check, id, "word in the directory", word,
 		       kvw_block_word(block->record.generation, block->record.state));
-	if (!block->listed)
-		return;
-	kvd_check_same(check, id, "listed", block->listed, block->indexed);
-	if (block->record.hash_bytes > KVW_MAX_HASH_BYTES)
+	if (block->listed)
+		kvd_check_same(check, id, "listed", block->listed, block->indexed);
+	if (!(block->listed || block->indexed) || block->record.hash_bytes > KVW_MAX_HASH_BYTES)
 		return;
 	bucket = kvd_directory_bucket(pool, id, &entry);
 	kvd_check_same(check, id, "count of entries in its bucket of the directory",
-		       count_entries(bucket, entry), 1);
+		       count_entries(bucket, entry), block->listed);
+	if (!block->listed)
+		kvd_check_same(check, id, "count of empty entries in the bucket that it was left out of",
+			       count_entries(bucket, 0), 0);
 }
 
 void kvd_check_links(struct kvd_check *check, int32_t id)
@@ -235,6 +237,18 @@ static void check_entry(struct kvd_check *check, uint32_t number, uint64_t found
 				number, (unsigned long long)found, id);
 }
 
+/* Places are kept, and none is empty, exactly while a block is left out. */
+static void check_kept(struct kvd_check *check, uint32_t number)
+{
+	const struct kvw_bucket *bucket = &check->pool->buckets[number];
+	uint32_t left_out = check->pool->left_out[number];
+	uint32_t wrong = count_entries(bucket, left_out ? 0 : KVD_DIRECTORY_KEPT);
+
+	if (wrong)
+		kvd_check_fault(check, "bucket %u: %u of its entries are %s while it has left out %u blocks",
+				number, wrong, left_out ? "empty" : "kept", left_out);
+}
+
 void kvd_check_bucket(struct kvd_check *check, uint32_t number)
 {
 	const struct kvw_bucket *bucket = &check->pool->buckets[number];
@@ -243,7 +257,8 @@ void kvd_check_bucket(struct kvd_check *check, uint32_t number)
 	for (i = 0; i < KVW_BUCKET_ENTRIES; i++) {
 		uint64_t found = atomic_load_explicit(&bucket->entries[i], memory_order_relaxed);
 
-		if (found)
+		if (found && found != KVD_DIRECTORY_KEPT)
 			check_entry(check, number, found);
 	}
+	check_kept(check, number);
 }

@@ -92,6 +92,17 @@ static void walk_engine(struct kvd_check *check, const struct kvd_engine *engine
 	kvd_check_total(check, what, queued, count_queued(check, engine));
 }
 
+static void sum_left_out(struct kvd_check *check)
+{
+	const struct kvd_pool *pool = check->pool;
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < pool->bucket_count; i++)
+		sum += pool->left_out[i];
+	kvd_check_total(check, "sum of the blocks that buckets have left out", sum, pool->left_out_blocks);
+}
+
 void kvd_check_lists(struct kvd_check *check)
 {
 	const struct kvd_pool *pool = check->pool;
@@ -103,6 +114,7 @@ void kvd_check_lists(struct kvd_check *check)
 	walk_list(check, "list of ripe blocks", &pool->ripe);
 	for (engine = pool->engines; engine; engine = engine->next)
 		walk_engine(check, engine);
+	sum_left_out(check);
 	if (pool->policy_ops->check(pool->policy, check->lists[KVD_LIST_POLICY]))
 		kvd_check_fault(check, "policy %s: its own check fails with %u members",
 				pool->policy_ops->name, check->lists[KVD_LIST_POLICY]);

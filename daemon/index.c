@@ -23,8 +23,7 @@ static uint64_t slots_for(uint32_t block_count)
 	return slots;
 }
 
-/* Every page is written once now: later each would be a fault in the middle of a publish. */
-static void make_present(void *memory, uint64_t bytes)
+void kvd_make_present(void *memory, uint64_t bytes)
 {
 	volatile uint8_t *page = memory;
 	uint64_t i;
@@ -46,7 +45,7 @@ int kvd_index_create(const struct kvd_block *blocks, uint32_t block_count, uint6
 		free(index);
 		return -ENOMEM;
 	}
-	make_present(index->slots, slots * sizeof(*index->slots));
+	kvd_make_present(index->slots, slots * sizeof(*index->slots));
 	index->blocks = blocks;
 	index->seed = seed;
 	index->mask = (uint32_t)(slots - 1);

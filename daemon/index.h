@@ -34,6 +34,9 @@ struct kvd_index_name {
 	const uint8_t *hash;
 };
 
+/* Writes every page once: later each first write would be a fault in the middle of an operation. */
+void kvd_make_present(void *memory, uint64_t bytes);
+
 int kvd_index_create(const struct kvd_block *blocks, uint32_t block_count, uint64_t seed,
 		     struct kvd_index **out);
 void kvd_index_destroy(struct kvd_index *index);

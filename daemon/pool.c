@@ -99,6 +99,8 @@ static int allocate(struct kvd_pool *pool, const struct kvd_pool_params *params)
 	if (!pool->block)
 		return -ENOMEM;
 	ret = kvd_index_create(pool->block, pool->blocks, params->seed, &pool->index);
+	if (!ret)
+		ret = kvd_directory_create(pool);
 	if (ret)
 		return ret;
 	return pool->policy_ops->create(pool->blocks, &pool->policy);
@@ -141,6 +143,7 @@ void kvd_pool_destroy(struct kvd_pool *pool)
 	kvd_assert(!pool->engines && !pool->check);
 	if (pool->policy)
 		pool->policy_ops->destroy(pool->policy);
+	kvd_directory_destroy(pool);
 	kvd_index_destroy(pool->index);
 	free(pool->block);
 	free(pool);

@@ -73,7 +73,7 @@ struct kvd_block {
 	uint8_t list;    /* enum kvd_list_kind */
 	uint8_t indexed; /* findable: PENDING and CACHED, unless it was replaced */
 	uint8_t queued;  /* an entry of its owner's step queue names it (void once the owner is dead) */
-	uint8_t listed;  /* in its bucket of the directory; a full bucket leaves it out */
+	uint8_t listed;  /* in its bucket of the directory; a full bucket leaves it out for good */
 };
 
 /* Who pays: all sessions of one uid, dead ones too until their blocks are free. */
@@ -132,6 +132,8 @@ struct kvd_pool {
 	_Atomic uint64_t *block_words;
 	struct kvw_bucket *buckets;
 	uint32_t bucket_count;
+	uint32_t *left_out;         /* [bucket_count] findable blocks that found their bucket full */
+	uint32_t left_out_blocks;   /* of all buckets */
 	_Atomic uint64_t *counters; /* enum kvw_counter, in the directory */
 	struct kvd_hold *holds;     /* of all engines */
 	struct kvd_engine *engines; /* attached, closing, and those whose end is not proved */

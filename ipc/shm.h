@@ -185,8 +185,9 @@ static inline uint64_t kvw_block_word(uint64_t generation, enum kvw_block_state 
 
 /*
  * The prefix index as clients see it: a hint until pinned by an open. Bucket = key & (bucket_count - 1),
- * an entry = tag << 32 | block id, tag = key >> 32, 0 = empty (id 0 is never indexed). Entries never
- * move; a bucket without an empty entry says "ask the daemon". The key is kvw_index_key().
+ * an entry = tag << 32 | block id, tag = key >> 32, 0 = empty (id 0 is never indexed: with a tag it is
+ * no match, and not empty). Entries never move; a bucket without an empty entry says "ask the daemon".
+ * The key is kvw_index_key().
  */
 #define KVW_BUCKET_ENTRIES 8u
 struct kvw_bucket {

@@ -307,7 +307,33 @@ static void damaged_directory_is_named(void **unused)
 	assert_named(s, -1, "does not belong there");
 	atomic_store(empty, UINT32_MAX);
 	assert_named(s, -1, "does not belong there");
+	atomic_store(empty, KVD_DIRECTORY_KEPT);
+	assert_named(s, -1, "kept while it has left out 0 blocks");
 	atomic_store(empty, 0);
+	books_check(&s->books);
+	books_destroy(&s->books);
+}
+
+static void damaged_count_of_left_out_blocks_is_named(void **unused)
+{
+	struct scene scene;
+	struct scene *s = &scene;
+	struct kvd_pool *pool;
+	struct kvw_bucket *bucket;
+	uint64_t entry;
+	uint32_t number;
+
+	(void)unused;
+	scene_create(s);
+	pool = s->books.pool;
+	bucket = kvd_directory_bucket(pool, s->a, &entry);
+	number = (uint32_t)(bucket - pool->buckets);
+	assert_damage(s, -1, pool->left_out[number], 1, "empty while it has left out 1 blocks");
+	assert_damage_in_full(s, -1, pool->left_out[number], 1,
+			      "sum of the blocks that buckets have left out is 1, should be 0");
+	assert_damage(s, -1, pool->left_out_blocks, 1, "count of blocks left out of their buckets is 1");
+	assert_damage(s, s->a, pool->block[s->a].listed, 0,
+		      "count of empty entries in the bucket that it was left out of");
 	books_check(&s->books);
 	books_destroy(&s->books);
 }
@@ -408,6 +434,7 @@ int main(void)
 		cmocka_unit_test(damaged_queue_is_named),
 		cmocka_unit_test(damaged_index_is_named),
 		cmocka_unit_test(damaged_directory_is_named),
+		cmocka_unit_test(damaged_count_of_left_out_blocks_is_named),
 		cmocka_unit_test(damaged_policy_is_named),
 		cmocka_unit_test(one_check_at_a_time),
 		cmocka_unit_test(result_counts_all_and_keeps_the_first_texts),

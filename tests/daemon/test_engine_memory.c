@@ -161,7 +161,7 @@ static void creation_survives_every_failed_allocation(void **unused)
 	(void)unused;
 	start();
 	/* The pool, its blocks, the index and its slots, the policy. */
-	fail_each_allocation(create_pool, 5);
+	fail_each_allocation(create_pool, 6);
 	/* The engine, its holds, the free slots. */
 	fail_each_allocation(create_engine, 3);
 	fail_each_allocation(start_check, 2);

@@ -257,6 +257,65 @@ static void full_bucket_leaves_a_block_out(void **unused)
 	books_destroy(&books);
 }
 
+static bool bucket_says_ask(const struct kvd_pool *pool, int32_t id)
+{
+	uint64_t entry;
+	const struct kvw_bucket *bucket = kvd_directory_bucket(pool, id, &entry);
+	uint32_t i;
+
+	for (i = 0; i < KVW_BUCKET_ENTRIES; i++)
+		if (atomic_load(&bucket->entries[i]) == 0)
+			return false;
+	return true;
+}
+
+/* No client must read "not there" of a block that is findable. */
+static void assert_none_missing(const struct kvd_pool *pool)
+{
+	int32_t id;
+
+	for (id = 0; id < (int32_t)pool->blocks; id++)
+		if (pool->block[id].indexed)
+			assert_true(bucket_has(pool, id) || bucket_says_ask(pool, id));
+}
+
+static void bucket_says_ask_while_a_block_of_it_is_left_out(void **unused)
+{
+	struct books books;
+	struct kvd_engine *engine;
+	struct row held, row;
+	uint32_t i;
+
+	(void)unused;
+	books_create(&books, 12, 1);
+	books.pool->bucket_count = 1;
+	engine = books_engine(&books, 0);
+	for (i = 0; i < 8; i++)
+		books_fill(&books, engine, (const char *[]){"a", "b", "c", "d", "e", "f", "g", "h"}[i]);
+	row_write(&books, engine, &held, "i", 0, 0);
+	books_fill(&books, engine, "j");
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(kvd_pool_flush_one(books.pool), 1);
+		books_check(&books);
+		assert_none_missing(books.pool);
+	}
+	/* A place that was kept serves the next block. */
+	row_write(&books, engine, &row, "k", 0, 0);
+	assert_true(bucket_has(books.pool, row.answers[0].id));
+	assert_int_equal(row_release(&books, &row, 0, 0), 0);
+	while (kvd_pool_flush_one(books.pool)) {
+		books_check(&books);
+		assert_none_missing(books.pool);
+	}
+	/* With the last one left out the bucket has room again. */
+	assert_true(bucket_says_ask(books.pool, held.answers[0].id));
+	assert_int_equal(row_release(&books, &held, 0, 0), 0);
+	assert_int_equal(kvd_pool_flush_one(books.pool), 1);
+	for (i = 0; i < KVW_BUCKET_ENTRIES; i++)
+		assert_int_equal(atomic_load(&books.pool->buckets[0].entries[i]), 0);
+	books_destroy(&books);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +328,7 @@ int main(void)
 		cmocka_unit_test(another_namespace_finds_nothing),
 		cmocka_unit_test(directory_follows_the_index),
 		cmocka_unit_test(full_bucket_leaves_a_block_out),
+		cmocka_unit_test(bucket_says_ask_while_a_block_of_it_is_left_out),
 	};
 
 	kvt_watchdog(120);

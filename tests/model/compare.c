@@ -123,7 +123,8 @@ static int read_bucket(const struct world *w, uint64_t key, int id)
 
 		if (entry == 0)
 			full = false;
-		else if (entry >> 32 == key >> 32 && (id < 0 || (uint32_t)entry == (uint32_t)id))
+		else if (entry >> 32 == key >> 32 && (uint32_t)entry != 0 &&
+			 (id < 0 || (uint32_t)entry == (uint32_t)id))
 			return 1;
 	}
 	return full ? -1 : 0;
@@ -149,7 +150,9 @@ static void compare_buckets(struct world *w)
 	int id;
 
 	for (i = 0; i < w->pool->bucket_count * KVW_BUCKET_ENTRIES; i++)
-		entries += w->pool->buckets[i / KVW_BUCKET_ENTRIES].entries[i % KVW_BUCKET_ENTRIES] != 0;
+		entries +=
+			(uint32_t)w->pool->buckets[i / KVW_BUCKET_ENTRIES].entries[i % KVW_BUCKET_ENTRIES] !=
+			0;
 	for (id = 1; id < w->model.blocks; id++)
 		indexed += w->model.block[id].indexed;
 	if (entries > indexed)

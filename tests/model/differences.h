@@ -10,7 +10,7 @@
  * ipc/shm.h: a bucket without an empty entry says "ask the daemon". A block that was left out of a full
  * bucket stays left out when another leaves that bucket, and then clients read that it is not there.
  */
-#define DIFFERS_LEFT_OUT_OF_BUCKET 1
+#define DIFFERS_LEFT_OUT_OF_BUCKET 0
 /*
  * ipc/shm.h: orphaned_blocks are those made unfindable while referenced. Unreferenced pending blocks are
  * counted as well.
