@@ -129,11 +129,12 @@ static void move_child(struct kvd_pool *pool, int32_t id, int32_t to)
 /* Away from those who refer to it, after it became unfindable. */
 static void bereave(struct kvd_pool *pool, int32_t id)
 {
-	kvd_pool_count(pool, KVW_COUNTER_orphaned_blocks, 1);
-	if (kvd_block(pool, id)->references > 0)
-		kvd_block_orphan(pool, id);
-	else
+	if (kvd_block(pool, id)->references == 0) {
 		kvd_block_lose(pool, id);
+		return;
+	}
+	kvd_block_orphan(pool, id);
+	kvd_pool_count(pool, KVW_COUNTER_orphaned_blocks, 1);
 }
 
 void kvd_tree_replace(struct kvd_pool *pool, int32_t old_id, int32_t fresh_id)

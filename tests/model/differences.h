@@ -15,7 +15,7 @@
  * ipc/shm.h: orphaned_blocks are those made unfindable while referenced. Unreferenced pending blocks are
  * counted as well.
  */
-#define DIFFERS_ORPHANED_BLOCKS 1
+#define DIFFERS_ORPHANED_BLOCKS 0
 /*
  * ipc/shm.h: quota_refusals are all requests refused by a quota. A publish that is refused by one is not
  * counted.
