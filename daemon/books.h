@@ -137,6 +137,7 @@ static inline bool kvd_engine_reached(const struct kvd_engine *engine, uint32_t 
 /* Whether `count` blocks could be granted now, to find out before anything is evicted for nothing. */
 int kvd_check_room(const struct kvd_engine *engine, uint32_t count);
 int kvd_grant_one(struct kvd_engine *engine, struct kvw_answer *answer);
+/* A request that is refused for want of blocks or by a quota. */
 void kvd_count_refusal(struct kvd_pool *pool, int error);
 
 /* -------- check_hooks.c: around every change of a block's state, list, owner or membership, and of holds */

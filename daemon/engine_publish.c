@@ -69,7 +69,10 @@ static int check_canonical(const struct publication *publication, int32_t canoni
 
 	if (publication->engine->pool->block[canonical].record.parent != publication->parent)
 		return -EINVAL;
-	return tenant->used_blocks / 2 >= tenant->quota_blocks ? -KVP_EQUOTA : 0;
+	if (tenant->used_blocks / 2 < tenant->quota_blocks)
+		return 0;
+	kvd_count_refusal(publication->engine->pool, -KVP_EQUOTA);
+	return -KVP_EQUOTA;
 }
 
 static int make_room(const struct publication *publication)

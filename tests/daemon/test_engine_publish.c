@@ -235,6 +235,7 @@ static void duplicates_are_bounded_by_the_quota(void **unused)
 		thief.own[i] = thief.own[0];
 	assert_int_equal(row_publish(&books, &thief, 8, 0, 0), -KVP_EQUOTA);
 	assert_int_equal(books.tenant[1].used_blocks, 4);
+	assert_int_equal(books_counter(&books, KVW_COUNTER_quota_refusals), 1);
 	books_destroy(&books);
 }
 

@@ -20,6 +20,6 @@
  * ipc/shm.h: quota_refusals are all requests refused by a quota. A publish that is refused by one is not
  * counted.
  */
-#define DIFFERS_QUOTA_REFUSALS 1
+#define DIFFERS_QUOTA_REFUSALS 0
 
 #endif
