@@ -247,8 +247,7 @@ int kvd_attach_plan(struct kvd_session *session, const struct kvw_envelope *requ
 	plan.pool = kvd_session_find_pool(session, request, attach->pool);
 	if (!plan.pool)
 		return -1;
-	/* Those being released keep their place until their step: four generations of rows. */
-	plan.max_holds = (uint32_t)attach->max_seqs * 4;
+	plan.max_holds = (uint32_t)attach->max_seqs * KVD_HOLDS_PER_SEQUENCE;
 	if (plan_tables(session, request, attach, &plan) || plan_lease(session, request, attach, &plan) ||
 	    check_index_scale(session, request, attach->index_scale, plan.pool->config) ||
 	    plan_identity(session, request, attach, &plan))

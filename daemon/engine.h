@@ -24,6 +24,12 @@ enum kvd_engine_state {
 };
 
 /*
+ * Holds of an engine for each sequence it may have open: those being released keep their place until
+ * their step.
+ */
+#define KVD_HOLDS_PER_SEQUENCE 4u
+
+/*
  * References under an id that is never reused. The order is the row's: blocks[i] is the canonical
  * block of row position i.
  */

@@ -11,7 +11,7 @@
 #include "books.h"
 
 #define SLOT_BITS 16u
-static_assert(KVW_MAX_SEQS * 2 <= 1u << SLOT_BITS, "a slot fits an id");
+static_assert(KVW_MAX_SEQS * KVD_HOLDS_PER_SEQUENCE <= 1u << SLOT_BITS, "a slot fits an id");
 
 static struct kvd_hold *allocate(struct kvd_engine *engine, uint32_t capacity)
 {
