@@ -79,8 +79,18 @@ void kvd_block_lose(struct kvd_pool *pool, int32_t id);
 void kvd_idle_consider(struct kvd_pool *pool, int32_t id);
 /* An evictable block, if it is one, is not any more. */
 void kvd_idle_leave(struct kvd_pool *pool, int32_t id);
-/* Gives ripe blocks to the policy, a bounded number of them. */
-void kvd_idle_settle(struct kvd_pool *pool);
+/*
+ * A step of `budget` begins: until the next one that many ripe blocks may be given to the policy, and a
+ * few more. Without it what became evictable stays ripe, which is no harm.
+ */
+void kvd_idle_begin(struct kvd_pool *pool, uint32_t budget);
+/* The same, and gives it those that are ripe already. */
+void kvd_idle_settle(struct kvd_pool *pool, uint32_t budget);
+/*
+ * Gives it the first ripe block, whatever the allowance is; that may make the parent ripe. False: there
+ * is none.
+ */
+bool kvd_idle_ripen(struct kvd_pool *pool);
 /* The next to be evicted; -1: none. */
 int32_t kvd_idle_victim(struct kvd_pool *pool);
 void kvd_block_reference(struct kvd_pool *pool, int32_t id);
@@ -134,8 +144,11 @@ static inline bool kvd_engine_reached(const struct kvd_engine *engine, uint32_t 
 
 /* -------- engine_grant.c */
 
-/* Whether `count` blocks could be granted now, to find out before anything is evicted for nothing. */
-int kvd_check_room(const struct kvd_engine *engine, uint32_t count);
+/*
+ * Whether `count` blocks could be granted now, to find out before anything is evicted for nothing: 0,
+ * -KVP_EQUOTA, -KVP_ENOBLOCKS; 1: not yet, but one block more has been let into the policy; ask again.
+ */
+int kvd_check_room(struct kvd_engine *engine, uint32_t count);
 int kvd_grant_one(struct kvd_engine *engine, struct kvw_answer *answer);
 /* A request that is refused for want of blocks or by a quota. */
 void kvd_count_refusal(struct kvd_pool *pool, int error);

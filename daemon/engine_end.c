@@ -165,7 +165,7 @@ static void teardown_gone(struct kvd_engine *engine, uint32_t *budget)
 
 int kvd_engine_teardown_step(struct kvd_engine *engine, uint32_t budget)
 {
-	kvd_idle_settle(engine->pool);
+	kvd_idle_settle(engine->pool, budget);
 	switch (engine->state) {
 	case KVD_ENGINE_LIVE:
 		return 1;

@@ -12,7 +12,7 @@ void kvd_count_refusal(struct kvd_pool *pool, int error)
 	kvd_pool_count(pool, error == -KVP_EQUOTA ? KVW_COUNTER_quota_refusals : KVW_COUNTER_no_blocks, 1);
 }
 
-int kvd_check_room(const struct kvd_engine *engine, uint32_t count)
+int kvd_check_room(struct kvd_engine *engine, uint32_t count)
 {
 	const struct kvd_tenant *tenant = engine->tenant;
 
@@ -20,7 +20,9 @@ int kvd_check_room(const struct kvd_engine *engine, uint32_t count)
 		return 0;
 	if (tenant->used_blocks >= tenant->quota_blocks || tenant->quota_blocks - tenant->used_blocks < count)
 		return -KVP_EQUOTA;
-	return kvd_pool_available(engine->pool) < count ? -KVP_ENOBLOCKS : 0;
+	if (kvd_pool_available(engine->pool) >= count)
+		return 0;
+	return kvd_idle_ripen(engine->pool) ? 1 : -KVP_ENOBLOCKS;
 }
 
 int kvd_grant_one(struct kvd_engine *engine, struct kvw_answer *answer)
@@ -53,16 +55,26 @@ static int end_failed(struct kvd_engine *engine, struct kvd_grant *job, uint32_t
 	return job->failed;
 }
 
+/* Before its first block the job makes sure of all of them. */
+static void advance_grant(struct kvd_engine *engine, struct kvd_grant *job)
+{
+	int ret = job->granted ? 0 : kvd_check_room(engine, job->count);
+
+	if (!ret)
+		ret = kvd_grant_one(engine, &job->answers[job->granted]);
+	if (!ret)
+		job->granted++;
+	else if (ret < 0)
+		job->failed = ret;
+}
+
 int kvd_grant_step(struct kvd_engine *engine, struct kvd_grant *job, uint32_t budget)
 {
 	if (engine->state != KVD_ENGINE_LIVE)
 		return -KVP_EREVOKED;
-	if (!job->failed && job->granted == 0)
-		job->failed = kvd_check_room(engine, job->count);
-	for (; !job->failed && job->granted < job->count && budget > 0; budget--) {
-		job->failed = kvd_grant_one(engine, &job->answers[job->granted]);
-		job->granted += !job->failed;
-	}
+	kvd_idle_begin(engine->pool, budget);
+	for (; !job->failed && job->granted < job->count && budget > 0; budget--)
+		advance_grant(engine, job);
 	if (job->failed)
 		return end_failed(engine, job, budget);
 	if (job->granted < job->count)

@@ -91,9 +91,9 @@ static void end_matching(struct kvd_engine *engine, struct kvd_open *job)
 {
 	int ret = kvd_check_room(engine, blocks_needed(job));
 
-	if (ret)
+	if (ret < 0)
 		undo_open(job, ret);
-	else
+	else if (ret == 0)
 		job->phase = OPEN_GRANT;
 }
 
@@ -167,6 +167,7 @@ int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budg
 
 	if (ret)
 		return ret;
+	kvd_idle_begin(engine->pool, budget);
 	for (; budget > 0; budget--) {
 		if (job->phase == OPEN_MATCH)
 			match_one(engine, job);
@@ -185,5 +186,6 @@ void kvd_open_abort(struct kvd_engine *engine, struct kvd_open *job)
 	if (job->phase == OPEN_START || job->phase == OPEN_DONE)
 		return;
 	job->phase = OPEN_ABORT;
+	kvd_idle_begin(engine->pool, job->matched);
 	undo_result(engine, job, UINT32_MAX);
 }

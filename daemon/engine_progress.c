@@ -76,7 +76,7 @@ int kvd_engine_progress(struct kvd_engine *engine, uint32_t budget)
 
 	if (engine->state > KVD_ENGINE_FROZEN)
 		return 1;
-	kvd_idle_settle(engine->pool);
+	kvd_idle_settle(engine->pool, budget);
 	for (timeline = 0; timeline < KVW_TIMELINES; timeline++)
 		if (!progress_queue(engine, &engine->waits[timeline], engine->reached[timeline], &budget))
 			return 0;

@@ -124,6 +124,7 @@ struct kvd_pool {
 	struct kvd_list sinks;
 	struct kvd_list orphans;
 	struct kvd_list ripe;
+	uint64_t settle_allowance; /* ripe blocks that the running step may still give to the policy */
 	struct kvd_index *index;
 	const struct kvd_policy_ops *policy_ops;
 	struct kvd_policy *policy;

@@ -6,12 +6,14 @@
  * A hold refers to a whole prefix and is dropped from its last block on, so a child is nearly always
  * inside before its parent loses its last reference. Where it is not, the parent is held back, and the
  * child's entry lets it in, then its parent's parent and so on: as long a way as the chain. So blocks
- * that became evictable go through a list, `ripe`, from which each operation takes a bounded number.
+ * that became evictable go through a list, `ripe`, from which each step of a job takes a bounded number:
+ * its allowance. What is ripe counts as evictable; what the cascade has not come to yet does not, so who
+ * finds too few blocks lets the cascade go on before it says so (kvd_idle_ripen).
  */
 #include "books.h"
 
-/* Given to the policy at one go: some microseconds. */
-#define SETTLE_BLOCKS 64u
+/* Beyond a step's budget, so that a cascade goes on in every step: some microseconds. */
+#define CASCADE_BLOCKS 64u
 
 static bool is_evictable(const struct kvd_block *block)
 {
@@ -56,18 +58,36 @@ static void enter(struct kvd_pool *pool, int32_t id)
 	ripen(pool, block->record.parent);
 }
 
-void kvd_idle_settle(struct kvd_pool *pool)
+static void settle(struct kvd_pool *pool)
 {
-	uint32_t left = SETTLE_BLOCKS;
-
-	while (pool->ripe.head >= 0 && left--)
+	for (; pool->ripe.head >= 0 && pool->settle_allowance > 0; pool->settle_allowance--)
 		enter(pool, pool->ripe.head);
+}
+
+void kvd_idle_begin(struct kvd_pool *pool, uint32_t budget)
+{
+	pool->settle_allowance = (uint64_t)budget + CASCADE_BLOCKS;
+}
+
+void kvd_idle_settle(struct kvd_pool *pool, uint32_t budget)
+{
+	kvd_idle_begin(pool, budget);
+	settle(pool);
+}
+
+bool kvd_idle_ripen(struct kvd_pool *pool)
+{
+	if (pool->ripe.head < 0)
+		return false;
+	enter(pool, pool->ripe.head);
+	pool->settle_allowance -= pool->settle_allowance > 0;
+	return true;
 }
 
 void kvd_idle_consider(struct kvd_pool *pool, int32_t id)
 {
 	ripen(pool, id);
-	kvd_idle_settle(pool);
+	settle(pool);
 }
 
 static void leave_policy(struct kvd_pool *pool, int32_t id)
@@ -101,8 +121,12 @@ void kvd_idle_leave(struct kvd_pool *pool, int32_t id)
 
 int32_t kvd_idle_victim(struct kvd_pool *pool)
 {
-	kvd_idle_settle(pool);
-	return pool->policy_ops->victim(pool->policy);
+	int32_t victim = pool->policy_ops->victim(pool->policy);
+
+	/* What is ripe enters at the young end, so it is the next one only when nothing else is there. */
+	if (victim < 0 && kvd_idle_ripen(pool))
+		victim = pool->policy_ops->victim(pool->policy);
+	return victim;
 }
 
 void kvd_block_reference(struct kvd_pool *pool, int32_t id)
