@@ -142,6 +142,15 @@ static inline bool kvd_engine_reached(const struct kvd_engine *engine, uint32_t 
 	return step <= engine->reached[timeline];
 }
 
+/*
+ * PENDING, and its writer has lost its session, so that its step may never come: nobody is to wait for
+ * it, and any copy is better.
+ */
+static inline bool kvd_block_is_doubtful(const struct kvd_block *block)
+{
+	return block->record.state == KVW_BLOCK_PENDING && block->owner->state != KVD_ENGINE_LIVE;
+}
+
 /* -------- engine_grant.c */
 
 /*

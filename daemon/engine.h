@@ -123,7 +123,7 @@ struct kvd_open {
 	uint32_t max_match;
 	uint32_t want; /* blocks of the row in all, <= max_hold_blocks */
 	uint32_t max_new;
-	bool coming;                /* also match other engines' PENDING blocks */
+	bool coming;                /* also match other living engines' PENDING blocks */
 	struct kvw_answer *answers; /* [want and max_match at least] */
 	/* Progress; zero at the start. */
 	uint32_t phase;
@@ -135,7 +135,8 @@ struct kvd_open {
  * Matches the longest prefix, pins it under a new hold, then grants min(want - matched, max_new)
  * blocks (0 when want <= matched). 1: done; 0: call again; else an error and nothing is held:
  * -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds), -ENOMEM. Blocks PENDING of the engine's own are
- * matched too. Counts look-ups (min(count, max_match)) and hits once, when done.
+ * matched too; those of a writer that is not LIVE never, since they may never be complete. Counts
+ * look-ups (min(count, max_match)) and hits once, when done.
  */
 int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budget);
 
@@ -176,6 +177,8 @@ struct kvd_publish {
  *                                              becomes ORPHAN; its children move over (a duplicate when
  *                                              there are more than 1024: to move them is one change)
  *   indexed, PENDING; own step not reached  -> duplicate of the pending one
+ *   the same, its writer is not LIVE        -> replaced as above (PENDING until the own step): the
+ *                                              writer's may never come
  */
 int kvd_publish_step(struct kvd_engine *engine, struct kvd_publish *job, uint32_t budget);
 

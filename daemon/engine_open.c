@@ -54,6 +54,13 @@ static int start_open(struct kvd_engine *engine, struct kvd_open *job)
 	return ret;
 }
 
+static bool is_matchable(const struct kvd_engine *engine, const struct kvd_block *block, bool coming)
+{
+	if (block->record.state != KVW_BLOCK_PENDING)
+		return true;
+	return !kvd_block_is_doubtful(block) && (coming || block->owner == engine);
+}
+
 /*
  * The next block of the chain, or -1. Its parent must be the block before it: then a hold always
  * refers to a whole prefix.
@@ -69,9 +76,7 @@ static int32_t next_match(const struct kvd_engine *engine, const struct kvd_open
 	block = &engine->pool->block[id];
 	if (block->record.parent != (job->matched ? job->hold->blocks[job->matched - 1] : -1))
 		return -1;
-	if (block->record.state == KVW_BLOCK_PENDING && block->owner != engine && !job->coming)
-		return -1;
-	return id;
+	return is_matchable(engine, block, job->coming) ? id : -1;
 }
 
 static struct kvw_answer match_answer(const struct kvd_block *block, int32_t id)

@@ -123,19 +123,28 @@ static void queue_block(const struct publication *publication)
 	kvd_block_wait(engine->pool, publication->id, job->timeline, step);
 }
 
-static void publish_fresh(const struct publication *publication)
+/* The presented block gets its name and its state; the caller then makes it findable. */
+static void begin_own(const struct publication *publication)
 {
-	struct kvd_pool *pool = publication->engine->pool;
-
 	name_block(publication);
 	if (publication->reached)
-		kvd_block_complete(pool, publication->id);
+		kvd_block_complete(publication->engine->pool, publication->id);
 	else
 		queue_block(publication);
-	kvd_tree_add(pool, publication->id);
+}
+
+static void end_own(const struct publication *publication)
+{
 	kvd_hold_push(publication->hold, publication->id);
-	kvd_pool_count(pool, KVW_COUNTER_published_blocks, 1);
+	kvd_pool_count(publication->engine->pool, KVW_COUNTER_published_blocks, 1);
 	answer(publication, publication->id, 0);
+}
+
+static void publish_fresh(const struct publication *publication)
+{
+	begin_own(publication);
+	kvd_tree_add(publication->engine->pool, publication->id);
+	end_own(publication);
 }
 
 static void publish_duplicate(const struct publication *publication, int32_t canonical)
@@ -147,22 +156,18 @@ static void publish_duplicate(const struct publication *publication, int32_t can
 
 static void publish_replacement(const struct publication *publication, int32_t pending)
 {
-	struct kvd_pool *pool = publication->engine->pool;
-
-	name_block(publication);
-	kvd_block_complete(pool, publication->id);
-	kvd_tree_replace(pool, pending, publication->id);
-	kvd_hold_push(publication->hold, publication->id);
-	kvd_pool_count(pool, KVW_COUNTER_published_blocks, 1);
-	answer(publication, publication->id, 0);
+	begin_own(publication);
+	kvd_tree_replace(publication->engine->pool, pending, publication->id);
+	end_own(publication);
 }
 
 static bool replaces(const struct publication *publication, int32_t canonical)
 {
 	const struct kvd_block *block = &publication->engine->pool->block[canonical];
 
-	return publication->reached && block->record.state == KVW_BLOCK_PENDING &&
-	       block->children <= MOVED_CHILDREN_MAX;
+	if (block->record.state != KVW_BLOCK_PENDING || block->children > MOVED_CHILDREN_MAX)
+		return false;
+	return publication->reached || kvd_block_is_doubtful(block);
 }
 
 /* 1: a duplicate; 0: published. */

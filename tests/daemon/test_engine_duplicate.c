@@ -151,6 +151,7 @@ static void replaced_block_without_references_drains_at_once(void **unused)
 	assert_int_equal(row_release(&books, &row[0], 1, 0), 0);
 	assert_int_equal(row_publish(&books, &row[1], 1, 0, 0), 0);
 	assert_state(&books, row[0].answers[0].id, DRAINING);
+	assert_int_equal(books_counter(&books, KVW_COUNTER_orphaned_blocks), 0);
 	books_reach(&books, engine[0], 0, 6);
 	assert_state(&books, row[0].answers[0].id, FREE);
 	books_destroy(&books);
@@ -210,6 +211,94 @@ static void own_pending_block_can_be_replaced_too(void **unused)
 	assert_state(&books, one.answers[0].id, ORPHAN);
 	assert_int_equal(books_find(&books, engine, "a"), two.own[0].id);
 	books_destroy(&books);
+}
+
+/* -------- the writer of the pending block has lost its session: its step may never come */
+
+static void end_writer(struct books *books, struct kvd_engine *engine, bool dead)
+{
+	if (dead)
+		kvd_engine_die(engine);
+	else
+		kvd_engine_freeze(engine);
+	books_check(books);
+}
+
+static void open_misses_what_an_ended_writer_left_pending(bool dead)
+{
+	struct books books;
+	struct kvd_engine *engine[2];
+	struct row row, other;
+
+	books_create(&books, 8, 2);
+	engine[0] = books_engine(&books, 0);
+	engine[1] = books_engine(&books, 1);
+	assert_int_equal(row_open(&books, engine[0], &row, "abc", 3), 0);
+	assert_int_equal(row_publish(&books, &row, 1, 0, 0), 0);
+	assert_int_equal(row_publish(&books, &row, 3, 0, 6), 0);
+	end_writer(&books, engine[0], dead);
+	assert_int_equal(row_open_coming(&books, engine[1], &other, "abc", 3), 0);
+	assert_int_equal(other.matched, 1);
+	assert_int_equal(other.open.granted, 2);
+	books_destroy(&books);
+}
+
+static void pending_block_of_an_ended_writer_is_not_matched(void **unused)
+{
+	(void)unused;
+	open_misses_what_an_ended_writer_left_pending(false);
+	open_misses_what_an_ended_writer_left_pending(true);
+}
+
+/* With a step of its own, while the old one is held by its writer and a reader, and has a child. */
+static void copy_replaces_what_an_ended_writer_left_pending(bool dead)
+{
+	struct books books;
+	struct kvd_engine *engine[2];
+	struct row row[2], child;
+	int32_t old, fresh;
+
+	books_create(&books, 12, 2);
+	open_both(&books, engine, row, "ab");
+	assert_int_equal(row_publish(&books, &row[0], 2, 0, 6), 0);
+	old = row[0].answers[0].id;
+	assert_int_equal(row_open_coming(&books, engine[1], &child, "ac", 1), 0);
+	assert_int_equal(row_publish(&books, &child, 2, 1, 3), 0);
+	end_writer(&books, engine[0], dead);
+	assert_int_equal(row_publish(&books, &row[1], 1, 1, 4), 0);
+	fresh = row[1].own[0].id;
+	assert_int_equal(row[1].answers[0].id, fresh);
+	assert_int_equal(row[1].answers[0].flags, KVW_ANSWER_COMING);
+	assert_int_equal(row[1].answers[0].step, 4);
+	assert_int_equal(row[1].answers[0].writer, engine[1]->session);
+	assert_state(&books, fresh, PENDING);
+	assert_state(&books, old, ORPHAN);
+	assert_int_equal(books_find(&books, engine[1], "a"), fresh);
+	assert_int_equal(books.pool->records[child.answers[1].id].parent, fresh);
+	/* The next one of the chain replaces the old one's child, which was unreferenced by anybody living. */
+	assert_int_equal(row_publish(&books, &row[1], 2, 1, 5), 0);
+	assert_int_equal(row[1].answers[1].id, row[1].own[1].id);
+	books_reach(&books, engine[1], 1, 5);
+	assert_state(&books, fresh, CACHED);
+	assert_state(&books, row[1].own[1].id, CACHED);
+	assert_state(&books, child.answers[1].id, CACHED);
+	/* The end of the old writer takes nothing of that along. */
+	kvd_engine_die(engine[0]);
+	books_teardown(&books, engine[0]);
+	assert_int_equal(books_find(&books, engine[1], "ab"), row[1].own[1].id);
+	assert_int_equal(books_find(&books, engine[1], "ac"), child.answers[1].id);
+	assert_state(&books, old, ORPHAN);
+	assert_state(&books, row[0].answers[1].id, QUARANTINED);
+	assert_int_equal(row_release(&books, &child, 0, 0), 0);
+	assert_state(&books, old, QUARANTINED);
+	books_destroy(&books);
+}
+
+static void copy_replaces_a_pending_block_of_an_ended_writer(void **unused)
+{
+	(void)unused;
+	copy_replaces_what_an_ended_writer_left_pending(false);
+	copy_replaces_what_an_ended_writer_left_pending(true);
 }
 
 /* The children of one pending block, each one block of a chain of two; hashes made by hand. */
@@ -284,6 +373,8 @@ int main(void)
 		cmocka_unit_test(replaced_block_behind_its_step_is_free_with_its_last_reference),
 		cmocka_unit_test(publish_behind_a_replaced_block_is_lost),
 		cmocka_unit_test(own_pending_block_can_be_replaced_too),
+		cmocka_unit_test(pending_block_of_an_ended_writer_is_not_matched),
+		cmocka_unit_test(copy_replaces_a_pending_block_of_an_ended_writer),
 		cmocka_unit_test(too_many_children_make_a_copy_a_duplicate),
 	};
 

@@ -32,12 +32,20 @@ static uint64_t clamp(const struct mdl *m, int engine, uint32_t timeline, uint64
 	return step;
 }
 
+/* Nobody is to wait for a pending block whose writer has lost its session. */
+static bool is_doubtful(const struct mdl *m, int id)
+{
+	const struct mdl_block *b = &m->block[id];
+
+	return b->state == KVW_BLOCK_PENDING && m->engine[b->owner].state != MDL_LIVE;
+}
+
 bool mdl_matchable(const struct mdl *m, int engine, int id, bool coming)
 {
 	const struct mdl_block *b = &m->block[id];
 
 	return b->state == KVW_BLOCK_CACHED ||
-	       (b->state == KVW_BLOCK_PENDING && (coming || b->owner == engine));
+	       (b->state == KVW_BLOCK_PENDING && (coming || b->owner == engine) && !is_doubtful(m, id));
 }
 
 static bool presented(const struct mdl *m, int engine, int id, uint64_t generation)
@@ -109,7 +117,8 @@ int mdl_publish(struct mdl *m, const struct mdl_publish *p, bool *out_duplicate)
 	bool reached = mdl_reached(m, p->engine, p->timeline, p->step);
 	int canonical = p->id;
 
-	*out_duplicate = there >= 0 && !(m->block[there].state == KVW_BLOCK_PENDING && reached);
+	*out_duplicate = there >= 0 && !is_doubtful(m, there) &&
+			 !(m->block[there].state == KVW_BLOCK_PENDING && reached);
 	if (*out_duplicate) {
 		m->counters[KVW_COUNTER_duplicate_blocks]++;
 		canonical = there;
