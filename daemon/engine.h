@@ -134,9 +134,15 @@ struct kvd_open {
 /*
  * Matches the longest prefix, pins it under a new hold, then grants min(want - matched, max_new)
  * blocks (0 when want <= matched). 1: done; 0: call again; else an error and nothing is held:
- * -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds), -ENOMEM. Blocks PENDING of the engine's own are
- * matched too; those of a writer that is not LIVE never, since they may never be complete. Counts
- * look-ups (min(count, max_match)) and hits once, when done.
+ * -KVP_ENOBLOCKS, -KVP_EQUOTA, -KVP_ELIMIT (holds; or want or match beyond max_hold_blocks), -ENOMEM.
+ *
+ * The match ends at the first hash that is not findable, or findable behind another block than the one
+ * before it here, or PENDING: of another engine without `coming`, or of a writer that is not LIVE, since
+ * it may never be complete.
+ *
+ * Too few evictable blocks are an error only when no more are about to become so. A refused open leaves
+ * the prefix that it matched as young as a release does: it was asked for. Counts look-ups (min(count,
+ * max_match)) and hits once, when done.
  */
 int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budget);
 
@@ -164,12 +170,16 @@ struct kvd_publish {
 };
 /*
  * Publishes blocks[done ..) one after the other; each adds a reference to its canonical block to the
- * hold. Stops at the first that is refused; those before it stand. 1: done; 0: call again; -KVP_ESTALE
- * (not leased by this engine with this generation), -KVP_ELOST (the block before it is not findable
- * any more), -EINVAL (first is not the hold's length, no such hold, timeline; the hash is indexed
- * behind another block, so the engine's hashes are not chained), -KVP_ELIMIT, -KVP_EQUOTA (a duplicate
- * beyond twice the quota), -ENOMEM, -KVP_EREVOKED (the engine is not LIVE; so for every operation of
- * this section).
+ * hold. 1: done; 0: call again. What concerns one block stops there, and those before it stand:
+ *   -KVP_ESTALE  not leased by this engine with this generation
+ *   -KVP_ELOST   the block before it is not findable any more
+ *   -EINVAL      the hash is indexed behind another block, so the engine's hashes are not chained
+ *   -KVP_EQUOTA  the hash is indexed already, and the tenant uses twice its quota
+ *   -ENOMEM
+ * What concerns the request is said before the first block of a step, and nothing of the request stands
+ * if it is said of a new one: -EINVAL (first + done is not the hold's length, no such hold, timeline,
+ * step or plane set), -KVP_ELIMIT (first + count beyond max_hold_blocks), -KVP_EREVOKED (the engine is
+ * not LIVE; so for every operation of this section).
  *   hash not indexed                        -> indexed: CACHED when the step is reached, else PENDING
  *   indexed, complete                       -> duplicate: the hold refers to the indexed one; the
  *                                              presented block stays LEASED

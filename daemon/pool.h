@@ -45,9 +45,13 @@ enum kvd_list_kind {
 	KVD_LIST_SINKS, /* FREE sink blocks */
 	/* engine->owned[state]: every other state, as long as the engine's end is not proved */
 	KVD_LIST_OWNED,
-	KVD_LIST_ORPHANS, /* ORPHAN that nobody can write any more: complete, or its writer is proved gone */
-	KVD_LIST_RIPE,    /* CACHED, evictable, about to be given to the policy */
-	KVD_LIST_POLICY,  /* CACHED, evictable, in the policy (which has its own links) */
+	/*
+	 * ORPHAN without an owner: it was CACHED, or its writer is proved gone. One that was PENDING stays
+	 * its writer's (and on that tenant's bill) until then or its last reference, its step reached or not.
+	 */
+	KVD_LIST_ORPHANS,
+	KVD_LIST_RIPE,   /* CACHED, evictable, about to be given to the policy */
+	KVD_LIST_POLICY, /* CACHED, evictable, in the policy (which has its own links) */
 	KVD_LIST_KINDS
 };
 
