@@ -106,6 +106,16 @@ int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, 
 	return receive_reply(admin, type, deadline_ns, reply);
 }
 
+int ctl_admin_call_on(struct ctl_admin *admin, const char *pool, uint32_t type, const void *message,
+		      union kvw_any *reply)
+{
+	int ret = ctl_admin_call(admin, type, message, reply);
+
+	if (ret == -KVP_ENOPOOL && !pool)
+		ctl_complain("name a pool by --pool; 'kvpoolctl pools' lists them");
+	return ret;
+}
+
 static int greet(struct ctl_admin *admin)
 {
 	uint8_t probe[KVW_SHA256_BYTES];
@@ -134,6 +144,19 @@ bool ctl_admin_is_admin(const struct ctl_admin *admin)
 	return admin->is_admin;
 }
 
+static void tell_unconnected(const char *socket, int error)
+{
+	if (error == -EACCES || error == -EPERM)
+		ctl_complain(
+			"may not connect to '%s': %s; its owner, its group and root may ('socket_mode' in "
+			"kvpoold.conf(5))",
+			socket, error_text(error));
+	else
+		ctl_complain("no daemon at '%s': %s; is kvpoold running, and is this its socket (--socket, "
+			     "$KVPOOL_SOCKET)?",
+			     socket, error_text(error));
+}
+
 int ctl_admin_open(const struct ctl_global *global, struct ctl_admin **out)
 {
 	struct ctl_admin *admin = calloc(1, sizeof(*admin));
@@ -147,7 +170,7 @@ int ctl_admin_open(const struct ctl_global *global, struct ctl_admin **out)
 	admin->fd = connect_until(global, kvw_deadline_ns(global->timeout_ms));
 	if (admin->fd < 0) {
 		ret = admin->fd;
-		ctl_complain("no daemon at '%s': %s", global->socket, error_text(ret));
+		tell_unconnected(global->socket, ret);
 		goto free_admin;
 	}
 	ret = greet(admin);

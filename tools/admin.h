@@ -26,6 +26,10 @@ bool ctl_admin_is_admin(const struct ctl_admin *admin);
  */
 int ctl_admin_call(struct ctl_admin *admin, uint32_t type, const void *message, union kvw_any *reply);
 
+/* The same for a request about `pool`; when it is NULL and there are several, how to name one is told too. */
+int ctl_admin_call_on(struct ctl_admin *admin, const char *pool, uint32_t type, const void *message,
+		      union kvw_any *reply);
+
 /*
  * Opens, asks once, and hands the answer to `show`, which prints it and returns the exit code; CTL_DAEMON when
  * there is none.

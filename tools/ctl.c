@@ -10,6 +10,8 @@
 
 #include <kvpool/version.h>
 
+#include "text.h"
+
 /* Where kvpoold listens unless it is told otherwise; libkvpool has the same default. */
 #define DEFAULT_SOCKET "/run/kvpool/kvpoold.sock"
 
@@ -32,28 +34,45 @@ const uint32_t ctl_global_option_count = sizeof(ctl_global_options) / sizeof(ctl
 
 void ctl_complain(const char *format, ...)
 {
+	char text[1024];
 	va_list args;
 
 	va_start(args, format);
-	fputs("kvpoolctl: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	ctl_make_safe(text);
+	fprintf(stderr, "kvpoolctl: %s\n", text);
 }
 
-static void print_help(FILE *out)
+/* Whether the verb is `group` and a word more; any is in group "". */
+static bool is_in_group(const struct ctl_verb *verb, const char *group)
 {
-	fputs("usage: kvpoolctl [OPTION...] VERB [OPTION...] [OPERAND...]\n"
-	      "Inspects and administers a kvpoold, and replays request traces through it.\n\nVerbs:\n",
-	      out);
+	size_t length = strlen(group);
+
+	return !length || (!strncmp(verb->name, group, length) && verb->name[length] == ' ');
+}
+
+static bool is_group(const char *word)
+{
 	for (uint32_t i = 0; ctl_verbs[i]; i++)
-		fprintf(out, "  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
-	fputs("\nOptions of every verb:\n", out);
-	ctl_options_print(ctl_global_options, ctl_global_option_count, out);
-	fputs("\n'kvpoolctl VERB --help' tells a verb's options. Exit codes: 0 good; 1 a check or a "
-	      "verification\n"
-	      "failed; 2 wrong usage; 3 no daemon, or it refused.\n",
-	      out);
+		if (*word && is_in_group(ctl_verbs[i], word))
+			return true;
+	return false;
+}
+
+static int print_help(const char *group)
+{
+	puts("usage: kvpoolctl [OPTION...] VERB [OPTION...] [OPERAND...]\n"
+	     "Inspects and administers a kvpoold, and replays request traces through it.\n\nVerbs:");
+	for (uint32_t i = 0; ctl_verbs[i]; i++)
+		if (is_in_group(ctl_verbs[i], group))
+			printf("  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
+	puts("\nOptions of every verb:");
+	ctl_options_print(ctl_global_options, ctl_global_option_count, stdout);
+	puts("\n'kvpoolctl VERB --help' tells a verb's options. Exit codes: 0 good; 1 a check or a "
+	     "verification\n"
+	     "failed; 2 wrong usage; 3 no daemon, or it refused.");
+	return CTL_OK;
 }
 
 /* For the test that holds the page against the tables: verb, option, value's name, default. */
@@ -141,25 +160,56 @@ static int run_verb(const struct ctl_verb *verb, const struct ctl_global *before
 	return ret;
 }
 
-/* "trace" alone: only with --help, which then lists what follows it. */
-static int run_group(const char *word, int argc, char **argv)
+static bool asks_for_help(const char *word)
 {
-	char error[128];
+	return !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
+}
 
-	if (argc > 1 && !strcmp(argv[1], "--help")) {
-		print_help(stdout);
-		return CTL_OK;
-	}
-	snprintf(error, sizeof(error), "'%.40s %.40s' is no verb", word, argc > 1 ? argv[1] : "");
-	return usage("", error);
+/* argv[0] begins no verb. "trace" may still ask what follows it. */
+static int run_other(int argc, char **argv)
+{
+	bool more = argc > 1;
+	char error[256];
+
+	if (is_group(argv[0]) && more && asks_for_help(argv[1]))
+		return print_help(argv[0]);
+	if (is_group(argv[0]))
+		snprintf(error, sizeof(error), "'%.40s%s%.40s' is no verb", argv[0], more ? " " : "",
+			 more ? argv[1] : "");
+	else
+		snprintf(error, sizeof(error), "'%.80s' is no verb", argv[0]);
+	return usage(is_group(argv[0]) ? argv[0] : "", error);
+}
+
+/* argv[0] is "help"; what follows is a verb, a group of them or nothing. */
+static int run_help(int argc, char **argv)
+{
+	const struct ctl_verb *verb;
+	int words;
+
+	if (argc < 2)
+		return print_help("");
+	verb = find_verb(argc - 1, argv + 1, &words);
+	if (!verb)
+		return argc == 2 && is_group(argv[1]) ? print_help(argv[1]) : run_other(argc - 1, argv + 1);
+	ctl_options_help(verb, stdout);
+	return CTL_OK;
+}
+
+static int run_words(const struct ctl_global *global, int argc, char **argv)
+{
+	int words;
+	const struct ctl_verb *verb = find_verb(argc, argv, &words);
+
+	if (verb)
+		return run_verb(verb, global, argc - words + 1, argv + words - 1);
+	return strcmp(argv[0], "help") ? run_other(argc, argv) : run_help(argc, argv);
 }
 
 int ctl_run(int argc, char **argv)
 {
 	struct ctl_global global = {0};
-	const struct ctl_verb *verb;
 	char error[512];
-	int words;
 	int at;
 
 	if (argc == 2 && !strcmp(argv[1], "--print-options"))
@@ -171,17 +221,9 @@ int ctl_run(int argc, char **argv)
 		puts("kvpoolctl " KVP_VERSION_STRING);
 		return CTL_OK;
 	}
-	if (global.help) {
-		print_help(stdout);
-		return CTL_OK;
-	}
+	if (global.help)
+		return print_help("");
 	if (at >= argc)
 		return usage("", "a verb is missing");
-	verb = find_verb(argc - at, argv + at, &words);
-	if (verb)
-		return run_verb(verb, &global, argc - at - words + 1, argv + at + words - 1);
-	if (!strcmp(argv[at], "trace"))
-		return run_group(argv[at], argc - at, argv + at);
-	snprintf(error, sizeof(error), "'%.80s' is no verb", argv[at]);
-	return usage("", error);
+	return run_words(&global, argc - at, argv + at);
 }

@@ -63,7 +63,10 @@ extern const uint32_t ctl_global_option_count;
 /* The program, less main(): argv as main() gets it. */
 int ctl_run(int argc, char **argv);
 
-/* Prints "kvpoolctl: ..." on standard error. */
+/*
+ * Prints "kvpoolctl: ..." on standard error, one line of at most 1023 characters. What a file or a daemon brought
+ * into it cannot move a terminal's cursor.
+ */
 void ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

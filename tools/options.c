@@ -150,6 +150,10 @@ static int read_options(struct rows *rows, const char *mode, int argc, char **ar
 
 		if (code == '?' || code == ':')
 			return refuse(code, argv, error, capacity);
+		if (code == 'h') {
+			((struct ctl_global *)options)->help = true;
+			continue;
+		}
 		ret = store(row_at(rows, index), optarg, options, error, capacity);
 		if (ret)
 			return ret;
@@ -168,7 +172,7 @@ int ctl_options_parse(const struct ctl_verb *verb, int argc, char **argv, void *
 	rows_init(&rows, verb->options, verb->option_count);
 	ret = store_fallbacks(verb->options, verb->option_count, options, error, capacity);
 	if (!ret)
-		ret = read_options(&rows, ":", argc, argv, options, error, capacity);
+		ret = read_options(&rows, ":h", argc, argv, options, error, capacity);
 	if (ret)
 		return ret;
 	*operands = argv + optind;
@@ -176,9 +180,9 @@ int ctl_options_parse(const struct ctl_verb *verb, int argc, char **argv, void *
 	if (((struct ctl_global *)options)->help)
 		return 0;
 	if (*operand_count < verb->min_operands || *operand_count > verb->max_operands) {
-		snprintf(error, capacity, "%s: usage: kvpoolctl %s [OPTION...] %s",
+		snprintf(error, capacity, "%s: usage: kvpoolctl %s [OPTION...]%s%s",
 			 *operand_count < verb->min_operands ? "an operand is missing" : "too many operands",
-			 verb->name, verb->operands);
+			 verb->name, *verb->operands ? " " : "", verb->operands);
 		return -EINVAL;
 	}
 	return 0;
@@ -192,7 +196,7 @@ int ctl_globals_parse(int argc, char **argv, void *global, char *error, size_t c
 	rows_init(&rows, NULL, 0);
 	ret = store_fallbacks(ctl_global_options, ctl_global_option_count, global, error, capacity);
 	if (!ret)
-		ret = read_options(&rows, "+:", argc, argv, global, error, capacity);
+		ret = read_options(&rows, "+:h", argc, argv, global, error, capacity);
 	return ret ? ret : optind;
 }
 

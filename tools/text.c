@@ -104,11 +104,16 @@ int ctl_unhex(const char *text, uint8_t *out, uint32_t capacity)
 	return (int)(length / 2);
 }
 
+void ctl_make_safe(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
 char *ctl_safe(struct kvw_text text, char *out, size_t capacity)
 {
 	kvw_text_copy(text, out, capacity);
-	for (char *at = out; *at; at++)
-		if ((unsigned char)*at < 0x20 || *at == 0x7f)
-			*at = '?';
+	ctl_make_safe(out);
 	return out;
 }

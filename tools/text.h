@@ -30,5 +30,7 @@ int ctl_unhex(const char *text, uint8_t *out, uint32_t capacity);
  * cursor.
  */
 char *ctl_safe(struct kvw_text text, char *out, size_t capacity);
+/* The same in place: control characters become '?'. */
+void ctl_make_safe(char *text);
 
 #endif

@@ -52,7 +52,7 @@ static int collect(struct ctl_admin *admin, const struct options *options, struc
 		uint64_t left = options->limit - list->count;
 
 		request.limit = left < 256 ? left : 256;
-		ret = ctl_admin_call(admin, KVW_MSG_BLOCKS, &request, &reply);
+		ret = ctl_admin_call_on(admin, options->pool, KVW_MSG_BLOCKS, &request, &reply);
 		if (ret)
 			return ret;
 		while (list->count < options->limit &&

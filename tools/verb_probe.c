@@ -84,7 +84,7 @@ static int read_tokens(FILE *file, struct tokens *out)
 		c = fgetc(file);
 		ret = take_character(out, c);
 	} while (c != EOF && !ret);
-	return ret;
+	return !ret && ferror(file) ? -errno : ret;
 }
 
 static int load_tokens(const char *path, struct tokens *out)
@@ -94,8 +94,9 @@ static int load_tokens(const char *path, struct tokens *out)
 	int ret;
 
 	if (!file) {
-		ctl_complain("cannot read '%s': %s", path, strerror(errno));
-		return -errno;
+		ret = -errno;
+		ctl_complain("cannot read '%s': %s", path, strerror(-ret));
+		return ret;
 	}
 	ret = read_tokens(file, out);
 	if (!standard)
@@ -103,7 +104,7 @@ static int load_tokens(const char *path, struct tokens *out)
 	if (ret == -ERANGE)
 		ctl_complain("'%s': token %u is above %u", path, out->count + 1, UINT32_MAX);
 	else if (ret)
-		ctl_complain("'%s': %s after %u tokens", path, ret == -E2BIG ? "too long" : "out of memory",
+		ctl_complain("'%s': %s after %u tokens", path, ret == -E2BIG ? "too long" : strerror(-ret),
 			     out->count);
 	return ret;
 }
@@ -118,7 +119,7 @@ static int probe_hash(struct ctl_admin *admin, const struct options *options, st
 	struct kvw_item_BLOCK block;
 	union kvw_any reply;
 	int found = 0;
-	int ret = ctl_admin_call(admin, KVW_MSG_PROBE, &request, &reply);
+	int ret = ctl_admin_call_on(admin, options->pool, KVW_MSG_PROBE, &request, &reply);
 
 	if (ret)
 		return ret;
@@ -188,7 +189,7 @@ static int run_tokens(struct ctl_admin *admin, const struct options *options, co
 	uint32_t block_tokens;
 	int found;
 
-	if (ctl_admin_call(admin, KVW_MSG_POOL, &request, &reply))
+	if (ctl_admin_call_on(admin, options->pool, KVW_MSG_POOL, &request, &reply))
 		return CTL_DAEMON;
 	block_tokens = (uint32_t)reply.POOL_OK.block_tokens;
 	if (!block_tokens || reply.POOL_OK.block_tokens > KVW_MAX_BLOCK_TOKENS) {

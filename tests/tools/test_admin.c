@@ -230,6 +230,10 @@ static void probe_refuses_what_is_no_hash_or_no_token(void **state)
 	assert_int_equal(output.code, 2);
 	assert_non_null(strstr(output.err, "token 3"));
 	kvt_output_free(&output);
+	output = verb("probe", "--tokens", folder, NULL);
+	assert_int_equal(output.code, 2);
+	assert_non_null(strstr(output.err, "directory"));
+	kvt_output_free(&output);
 }
 
 static void check_finds_no_fault_and_names_an_unknown_pool(void **state)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,6 +230,57 @@ static int silence(uint32_t round, const struct kvw_envelope *asked, uint8_t *ou
 	return -1;
 }
 
+static int no_such_pool(uint32_t round, const struct kvw_envelope *asked, uint8_t *out, size_t capacity)
+{
+	struct kvw_msg_ERROR error = {.error = KVP_ENOPOOL, .text = kvw_text_of("there are two")};
+
+	(void)round;
+	return kvw_encode(KVW_MSG_ERROR, asked->sequence, &error, out, capacity);
+}
+
+static void with_several_pools_it_is_told_how_to_name_one(void **state)
+{
+	struct kvt_output output = ask(no_such_pool, "blocks", NULL, NULL);
+
+	(void)state;
+	assert_int_equal(output.code, 3);
+	assert_non_null(strstr(output.err, "--pool"));
+	kvt_output_free(&output);
+	output = ask(no_such_pool, "probe", "00", NULL);
+	assert_int_equal(output.code, 3);
+	assert_non_null(strstr(output.err, "--pool"));
+	kvt_output_free(&output);
+	output = ask(no_such_pool, "blocks", "--pool", "absent");
+	assert_int_equal(output.code, 3);
+	assert_null(strstr(output.err, "--pool"));
+	kvt_output_free(&output);
+}
+
+static void a_socket_that_may_not_be_used_is_told_from_none(void **state)
+{
+	static char setpriv[] = "/usr/bin/setpriv";
+	struct kvt_output output;
+	int code;
+
+	(void)state;
+	if (geteuid() != 0 || access(setpriv, X_OK))
+		skip();
+	/* Another user must be able to run the program at all. */
+	output = kvt_run_words(setpriv, "--reuid=4711", "--clear-groups", ctl, "--version", NULL);
+	code = output.code;
+	kvt_output_free(&output);
+	if (code)
+		skip();
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(chmod(folder, 0755), 0);
+	output = kvt_run_words(setpriv, "--reuid=4711", "--clear-groups", ctl, "--socket", path, "status",
+			       NULL);
+	assert_int_equal(output.code, 3);
+	assert_non_null(strstr(output.err, "may not connect"));
+	assert_non_null(strstr(output.err, "socket_mode"));
+	kvt_output_free(&output);
+}
+
 static void what_is_no_answer_is_code_three_with_the_reason(void **state)
 {
 	static const struct {
@@ -285,6 +337,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(faults_end_with_code_one_and_are_told),
 		cmocka_unit_test(clients_tells_what_a_dead_one_waits_for_and_since_when),
 		cmocka_unit_test(pages_without_end_end),
+		cmocka_unit_test(with_several_pools_it_is_told_how_to_name_one),
+		cmocka_unit_test(a_socket_that_may_not_be_used_is_told_from_none),
 		cmocka_unit_test(what_is_no_answer_is_code_three_with_the_reason),
 		cmocka_unit_test(a_result_that_cannot_be_written_is_no_success),
 	};

@@ -116,7 +116,38 @@ static void help_names_every_option_and_ends_well(void **state)
 		snprintf(word, sizeof(word), "\n  %s ", verb->name);
 		assert_non_null(strstr(caught->out, word));
 	}
-	assert_int_equal(run("trace --help")->code, 0);
+}
+
+static void assert_help(const char *line, const char *first_line, const char *word)
+{
+	const struct caught *caught = run(line);
+
+	if (caught->code || strncmp(caught->out, first_line, strlen(first_line)) ||
+	    !strstr(caught->out, word))
+		fail_msg("'%s' ends with %d: %s%s", line, caught->code, caught->out, caught->err);
+}
+
+static void help_may_be_asked_for_in_any_usual_way(void **state)
+{
+	static const char all[] = "usage: kvpoolctl [OPTION...] VERB";
+
+	(void)state;
+	assert_help("help", all, "\n  status ");
+	assert_help("-h", all, "\n  status ");
+	assert_help("help status", "usage: kvpoolctl status [OPTION...]\n", "--json");
+	assert_help("status -h", "usage: kvpoolctl status [OPTION...]\n", "--json");
+	assert_help("help trace generate", "usage: kvpoolctl trace generate", "--seed");
+	assert_help("help trace", all, "\n  trace generate ");
+	assert_help("trace --help", all, "\n  trace generate ");
+	assert_null(strstr(run("trace --help")->out, "\n  status "));
+	assert_usage("help frobnicate", "'frobnicate' is no verb");
+	assert_usage("trace", "'trace' is no verb; 'kvpoolctl trace --help'");
+}
+
+static void control_characters_do_not_reach_the_terminal(void **state)
+{
+	(void)state;
+	assert_usage("\x1b[31mred", "'?[31mred' is no verb");
 }
 
 static void the_printed_tables_have_every_row(void **state)
@@ -187,6 +218,7 @@ static void no_daemon_is_exit_code_three(void **state)
 		caught = run(line);
 		assert_int_equal(caught->code, CTL_DAEMON);
 		assert_non_null(strstr(caught->err, "/nowhere/at/all"));
+		assert_non_null(strstr(caught->err, "$KVPOOL_SOCKET"));
 	}
 }
 
@@ -279,6 +311,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_row_is_complete_and_its_default_is_valid),
 		cmocka_unit_test(help_names_every_option_and_ends_well),
+		cmocka_unit_test(help_may_be_asked_for_in_any_usual_way),
+		cmocka_unit_test(control_characters_do_not_reach_the_terminal),
 		cmocka_unit_test(the_printed_tables_have_every_row),
 		cmocka_unit_test(version_is_printed_before_and_behind_a_verb),
 		cmocka_unit_test(wrong_usage_is_told_with_the_word),

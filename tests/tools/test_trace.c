@@ -136,6 +136,14 @@ static void refuses_deep_nesting_and_nul_bytes(void **state)
 	assert_int_not_equal(
 		rep_trace_load(write_file("nul", text, sizeof(GOOD)), 512, 0, &trace, error, sizeof(error)),
 		0);
+	/* Behind the object it is no white space, and does not hide the line's end. */
+	memcpy(text, GOOD, sizeof(GOOD));
+	text[sizeof(GOOD) - 2] = '\0';
+	text[sizeof(GOOD) - 1] = '\n';
+	assert_int_not_equal(
+		rep_trace_load(write_file("nul", text, sizeof(GOOD)), 512, 0, &trace, error, sizeof(error)),
+		0);
+	assert_non_null(strstr(error, ":1: not JSON"));
 }
 
 static void refuses_a_line_longer_than_the_limit(void **state)
@@ -216,6 +224,11 @@ static void reads_gzip_and_refuses_a_cut_one(void **state)
 	rep_trace_free(&trace);
 	assert_int_equal(truncate(path_of("a.gz"), 400), 0);
 	assert_int_not_equal(rep_trace_load(path_of("a.gz"), 512, 0, &trace, error, sizeof(error)), 0);
+	/* The file is what is broken, not the line that it ends in. */
+	assert_non_null(strstr(error, ": unexpected end of file"));
+	assert_null(strstr(error, "JSON"));
+	assert_ptr_equal(strstr(error, "a.gz"), strstr(error, "a.gz:"));
+	assert_null(strstr(strstr(error, "a.gz") + 1, "a.gz"));
 }
 
 /* Any bytes: a good trace or a sentence, never a crash. Sanitizers watch. */

@@ -123,7 +123,8 @@ static int read_request(struct rep_trace *trace, const json_t *object, uint32_t 
 	if (ret)
 		return ret;
 	if (!json_is_array(ids) || json_array_size(ids) > REP_MAX_IDS) {
-		snprintf(error, capacity, "'hash_ids' is no array of at most %u numbers", REP_MAX_IDS);
+		snprintf(error, capacity, "'hash_ids' %s an array of at most %u numbers",
+			 ids ? "is not" : "is missing:", REP_MAX_IDS);
 		return -EINVAL;
 	}
 	if (reserve_request(trace) || rep_trace_reserve_ids(trace, json_array_size(ids))) {
@@ -202,6 +203,12 @@ int rep_trace_settle(struct rep_trace *trace, uint32_t block_tokens, uint32_t *l
 	return -EINVAL;
 }
 
+/* What of a file is read, and how. */
+struct limits {
+	uint32_t block_tokens;
+	uint32_t requests;
+};
+
 /* A line's text and the room for it. */
 struct line {
 	char *text;
@@ -225,18 +232,20 @@ static int grow_line(struct line *line)
 	return 0;
 }
 
-/* One line without its end; 1, 0 at the end of the file, or an error. */
+/*
+ * One line without its end; 1, 0 at the end of the file, or an error. Lengths come from the file's position: a
+ * line may hold a zero byte, which is for the JSON reader to refuse.
+ */
 static int read_line(gzFile file, struct line *line)
 {
+	z_off_t begin = gztell(file);
 	int ret;
 
 	line->length = 0;
 	while (!(ret = grow_line(line))) {
-		char *at = line->text + line->length;
-
-		if (!gzgets(file, at, (int)(line->capacity - line->length)))
+		if (!gzgets(file, line->text + line->length, (int)(line->capacity - line->length)))
 			return line->length ? 1 : 0;
-		line->length += strlen(at);
+		line->length = (size_t)(gztell(file) - begin);
 		if (line->length && line->text[line->length - 1] == '\n') {
 			line->length--;
 			return 1;
@@ -247,7 +256,11 @@ static int read_line(gzFile file, struct line *line)
 
 static bool is_blank(const char *text, size_t length)
 {
-	return strspn(text, " \t\r") >= length;
+	size_t at = 0;
+
+	while (at < length && strchr(" \t\r", text[at]) && text[at])
+		at++;
+	return at == length;
 }
 
 static const char *why_of(int error)
@@ -287,35 +300,40 @@ static int read_lines(gzFile file, uint32_t max_requests, struct rep_trace *trac
 	return ret < 0 ? ret : 0;
 }
 
-/* A cut or damaged .gz reads like an early end. */
-static int check_end(gzFile file, char *error, size_t capacity)
+/* A cut or damaged .gz reads like an early end. What zlib says begins with the file's name, as we do. */
+static int check_file(gzFile file, const char *path, char *error, size_t capacity)
 {
+	size_t name = strlen(path);
 	int code;
 	const char *text = gzerror(file, &code);
 
 	if (code == Z_OK || code == Z_STREAM_END)
 		return 0;
+	if (!strncmp(text, path, name) && !strncmp(text + name, ": ", 2))
+		text += name + 2;
 	snprintf(error, capacity, "%s", code == Z_ERRNO ? strerror(errno) : text);
 	return -EIO;
 }
 
-static int load(gzFile file, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *trace,
+/* A fault of the file comes before one of the line that it cut. */
+static int load(gzFile file, const char *path, const struct limits *limits, struct rep_trace *trace,
 		uint32_t *line, char *error, size_t capacity)
 {
-	int ret = read_lines(file, max_requests, trace, line, error, capacity);
+	int ret = read_lines(file, limits->requests, trace, line, error, capacity);
+	int fault = check_file(file, path, error, capacity);
 
-	if (!ret)
-		ret = check_end(file, error, capacity);
+	ret = fault ? fault : ret;
 	if (!ret && !trace->count) {
 		ret = -EINVAL;
 		snprintf(error, capacity, "no request in it");
 	}
-	return ret ? ret : rep_trace_settle(trace, block_tokens, line, error, capacity);
+	return ret ? ret : rep_trace_settle(trace, limits->block_tokens, line, error, capacity);
 }
 
 int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_requests, struct rep_trace *out,
 		   char *error, size_t capacity)
 {
+	const struct limits limits = {.block_tokens = block_tokens, .requests = max_requests};
 	struct rep_trace trace = {0};
 	uint32_t line = 0;
 	char why[256] = "";
@@ -327,7 +345,7 @@ int rep_trace_load(const char *path, uint32_t block_tokens, uint32_t max_request
 		snprintf(error, capacity, "cannot read '%s': %s", path, strerror(-ret));
 		return ret;
 	}
-	ret = load(file, block_tokens, max_requests, &trace, &line, why, sizeof(why));
+	ret = load(file, path, &limits, &trace, &line, why, sizeof(why));
 	gzclose_r(file);
 	if (ret) {
 		snprintf(error, capacity, "%s:%u: %s", path, line, why);
