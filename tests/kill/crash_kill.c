@@ -4,6 +4,11 @@
  */
 #include "crash_kill.h"
 
+#include <linux/io_uring.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "facts.h"
 #include "victim.h"
 
@@ -27,6 +32,34 @@ void kvt_crash_leaves_nothing(const struct kvt_daemon *daemon)
 	kvt_raw_close(admin);
 }
 
+static bool io_uring_is_refused(void)
+{
+	struct io_uring_params params = {0};
+	long fd = syscall(SYS_io_uring_setup, 4, &params);
+
+	if (fd >= 0)
+		close((int)fd);
+	return fd < 0;
+}
+
+/* Which no other test here can tell, and that is how it must be. */
+static void the_loop_is_the_one_asked_for(void **state)
+{
+	const struct kvw_msg_STATUS request = {.unused = 0};
+	struct kvt_raw *admin = kvt_raw_hello(*state);
+	char name[64];
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_STATUS, &request), 0);
+	kvw_text_copy(admin->answer.STATUS_OK.event_loop, name, sizeof(name));
+	if (strcmp(kvt_lane, "auto") != 0)
+		assert_string_equal(name, kvt_lane);
+	else if (io_uring_is_refused())
+		assert_string_equal(name, "epoll");
+	else
+		assert_string_not_equal(name, "epoll");
+	kvt_raw_close(admin);
+}
+
 static int stop(void **state)
 {
 	kvt_daemon_stop(*state);
@@ -36,6 +69,7 @@ static int stop(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_loop_is_the_one_asked_for),
 		cmocka_unit_test(published_and_finished_stays_findable),
 		cmocka_unit_test(blocks_of_the_dead_wait_for_the_last_mapping),
 		cmocka_unit_test(a_kept_socket_keeps_nothing_else),
