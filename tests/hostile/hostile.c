@@ -7,7 +7,8 @@
  * The judged run, with the daemon under AddressSanitizer and UndefinedBehaviorSanitizer:
  *   cmake --preset asan && cmake --build --preset asan --target hostile && build/asan/tests/hostile/hostile --seconds 60 --judge
  *
- * Each mode has its share of the time in a process of its own (of another user, when root starts it), attaches properly, misbehaves, and
+ * The seconds are those of the hostile client; two thirds of them more go by while it rests, so that the well-behaved ones are seen alone
+ * and beside a process that only spins. Each mode has its share of the time in a process of its own (of another user, when root starts it), attaches properly, misbehaves, and
  * begins anew when its session has ended. After each the books are checked deeply. In the end nothing may be left of any
  * of them, the log must have a reason for each ended session, and the well-behaved clients must not have seen one error. With
  * --judge their p99 must also be below twice of what it is alone.
@@ -138,9 +139,9 @@ static void watch_daemon(const struct run *run, uint32_t ms)
 	close(end.fd);
 }
 
-static void measure_quiet(struct run *run)
+/* Between the modes, so that whatever else this machine does disturbs all three alike. */
+static void measure_quiet(struct run *run, uint32_t ms)
 {
-	uint32_t ms = run->options.seconds * 1000 / 12;
 	pid_t hungry;
 
 	atomic_store(&run->board->phase, KVT_PHASE_ALONE);
@@ -171,13 +172,18 @@ static void run_mode(struct run *run, uint32_t mode, uint32_t share_ms)
 static void run_modes(struct run *run)
 {
 	uint32_t count = 0;
+	uint32_t share_ms;
 	uint32_t mode;
 
 	for (mode = 0; mode < kvt_mode_count; mode++)
 		count += run->report.chosen[mode];
-	for (mode = 0; mode < kvt_mode_count; mode++)
-		if (run->report.chosen[mode])
-			run_mode(run, mode, run->options.seconds * 1000 / count);
+	share_ms = run->options.seconds * 1000 / count;
+	for (mode = 0; mode < kvt_mode_count; mode++) {
+		if (!run->report.chosen[mode])
+			continue;
+		measure_quiet(run, share_ms / 3);
+		run_mode(run, mode, share_ms);
+	}
 }
 
 /* -------------------------------------------------------------- beginning and end */
@@ -227,7 +233,6 @@ static void run_all(void *arg)
 	struct run *run = arg;
 
 	begin(run);
-	measure_quiet(run);
 	run_modes(run);
 	end(run);
 }
