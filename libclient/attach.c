@@ -270,6 +270,7 @@ static int attach(struct kvp_client *client, struct kvc_plan *plan, uint64_t dea
 	}
 	kvc_engine_bind(client, engine);
 	client->engine = engine;
+	atomic_store_explicit(&client->attached, true, memory_order_release);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "error.h"
 #include "mirror.h"
 #include "params.h"
+#include "publish.h"
 #include "rows.h"
 
 static int check_limit(const char *name, uint32_t value, uint32_t max)
@@ -77,26 +78,20 @@ static void *carve(struct carver *carver, size_t count, size_t element_bytes)
 	return carver->memory ? carver->memory + at : NULL;
 }
 
-static void carve_positions(struct carver *carver, uint32_t n, struct kvc_positions *out)
-{
-	out->stamp = carve(carver, n, sizeof(*out->stamp));
-	out->blocks = carve(carver, n, sizeof(*out->blocks));
-	out->pages = carve(carver, n, sizeof(*out->pages));
-}
-
 static void carve_all(struct carver *carver, struct kvp_batch *batch)
 {
 	uint32_t n = batch->max_seqs;
 	uint32_t i;
 
 	batch->seqs = carve(carver, n, sizeof(struct kvp_seq *));
-	carve_positions(carver, n, &batch->now);
 	batch->kv = carve(carver, n, sizeof(*batch->kv));
+	batch->pages = carve(carver, n, sizeof(*batch->pages));
 	batch->changed = carve(carver, n, sizeof(*batch->changed));
 	batch->lacking = carve(carver, n, sizeof(struct kvp_seq *));
+	batch->needs = carve(carver, n, sizeof(*batch->needs));
 	batch->filled = carve(carver, n, sizeof(*batch->filled));
 	for (i = 0; i < batch->slots; i++) {
-		carve_positions(carver, n, &batch->slot[i].had);
+		batch->slot[i].had = carve(carver, n, sizeof(*batch->slot[i].had));
 		batch->slot[i].page_start = carve(carver, (size_t)n + 1, sizeof(uint32_t));
 	}
 }
@@ -177,6 +172,21 @@ static int create(struct kvp_client *client, const struct kvp_batch_params *para
 	return 0;
 }
 
+/* The arrays of a batch that was destroyed lie where the new one's will. */
+static int check_slots(const struct kvc_engine *engine)
+{
+	uint32_t i;
+
+	for (i = 0; i < engine->tables_params.slots; i++)
+		if (!kvc_use_ended(engine, &engine->slot_uses[i]))
+			return kvc_fail(
+				KVP_ESLOTS,
+				"step %llu of the batch that was destroyed still runs on timeline %u: "
+				"it must end first",
+				(unsigned long long)engine->slot_uses[i].step, engine->slot_uses[i].timeline);
+	return 0;
+}
+
 int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params, struct kvp_batch **out)
 {
 	struct kvp_batch_params own = {.size = sizeof(own)};
@@ -193,6 +203,8 @@ int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *p
 	if (client->engine->batch)
 		ret = kvc_fail(KVP_ESTATE, "the client has a batch already: kvp_batch_destroy() it first");
 	else
+		ret = check_slots(client->engine);
+	if (!ret)
 		ret = create(client, &own, &batch);
 	if (!ret)
 		client->engine->batch = batch;
@@ -210,9 +222,115 @@ void kvc_batch_free(struct kvp_batch *batch)
 	free(batch);
 }
 
+/* ------------------------------------------------------------------ members */
+
+static int not_member(uint32_t i)
+{
+	return kvc_fail(KVP_ESTATE, "sequence %u of the batch was closed: kvp_batch_set() without it", i);
+}
+
+int kvc_batch_check(const struct kvp_batch *batch)
+{
+	int ret = kvc_enter(batch->client);
+
+	return !ret && batch->left ? not_member(batch->left - 1) : ret;
+}
+
+void kvc_batch_leave(struct kvp_batch *batch, struct kvp_seq *seq)
+{
+	if (!seq->member)
+		return;
+	batch->left = seq->member;
+	batch->seqs[seq->member - 1] = NULL;
+	seq->member = 0;
+}
+
+static void mark_members(const struct kvp_batch *batch, bool in)
+{
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++)
+		if (batch->seqs[i])
+			batch->seqs[i]->member = in ? i + 1 : 0;
+}
+
+static int check_member(const struct kvp_batch *batch, const struct kvp_seq *seq, uint32_t i)
+{
+	int ret;
+
+	if (!seq)
+		return kvc_fail(EINVAL, "sequence %u is NULL", i);
+	ret = kvc_enter_seq(seq);
+	if (!ret && seq->client != batch->client)
+		ret = kvc_fail(EINVAL, "sequence %u belongs to another client", i);
+	if (!ret && seq->member)
+		ret = kvc_fail(EINVAL, "sequence %u is in the batch twice: as %u too", i, seq->member - 1);
+	return ret;
+}
+
+/* Marks them all, or none. */
+static int take_members(const struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < n && !ret; i++) {
+		ret = check_member(batch, seqs[i], i);
+		if (!ret)
+			seqs[i]->member = i + 1;
+	}
+	for (i = ret ? i - 1 : 0; ret && i > 0; i--)
+		seqs[i - 1]->member = 0;
+	return ret;
+}
+
+int kvp_batch_set(struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n)
+{
+	int ret = kvc_enter(batch->client);
+
+	if (ret)
+		return ret;
+	if (n > batch->max_seqs)
+		return kvc_fail(KVP_ELIMIT, "%u sequences, the batch was made for %u: raise max_seqs", n,
+				batch->max_seqs);
+	mark_members(batch, false);
+	ret = take_members(batch, seqs, n);
+	if (ret) {
+		mark_members(batch, true);
+		return ret;
+	}
+	if (n)
+		memmove(batch->seqs, seqs, n * sizeof(*seqs));
+	batch->count = n;
+	batch->left = 0;
+	/* Notes that new members have already. */
+	batch->noted--;
+	return 0;
+}
+
+void kvc_batch_read_inboxes(struct kvp_batch *batch)
+{
+	uint32_t noted = atomic_load_explicit(&batch->client->engine->noted, memory_order_acquire);
+	uint8_t left = 0;
+	uint32_t i;
+
+	if (noted == batch->noted)
+		return;
+	for (i = 0; i < batch->count; i++) {
+		_Atomic uint8_t *inbox = &batch->seqs[i]->inbox;
+
+		if (!atomic_load_explicit(inbox, memory_order_relaxed))
+			continue;
+		kvc_read_inbox(batch->seqs[i]);
+		left |= atomic_load_explicit(inbox, memory_order_relaxed);
+	}
+	batch->noted = left ? noted - 1 : noted;
+}
+
 void kvp_batch_destroy(struct kvp_batch *batch)
 {
 	struct kvp_client *client;
+	uint32_t i;
 
 	if (!batch)
 		return;
@@ -221,57 +339,10 @@ void kvp_batch_destroy(struct kvp_batch *batch)
 	if (kvc_check_forked(client))
 		return;
 	pthread_mutex_lock(&client->lock);
+	mark_members(batch, false);
+	for (i = 0; i < batch->slots; i++)
+		client->engine->slot_uses[i] = batch->slot[i].use;
 	client->engine->batch = NULL;
 	pthread_mutex_unlock(&client->lock);
 	kvc_batch_free(batch);
-}
-
-/* A sequence may be a member once. */
-static int check_members(const struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n,
-			 uint32_t serial)
-{
-	uint32_t i;
-	int ret;
-
-	for (i = 0; i < n; i++) {
-		ret = kvc_enter_seq(seqs[i]);
-		if (ret)
-			return ret;
-		if (seqs[i]->client != batch->client)
-			return kvc_fail(EINVAL, "sequence %u belongs to another client", i);
-		if (seqs[i]->batch == serial)
-			return kvc_fail(EINVAL, "sequence %u is in the batch twice", i);
-		seqs[i]->batch = serial;
-	}
-	return 0;
-}
-
-int kvp_batch_set(struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n)
-{
-	uint32_t i;
-	int ret = kvc_enter(batch->client);
-
-	if (ret)
-		return ret;
-	if (n > batch->max_seqs)
-		return kvc_fail(KVP_ELIMIT, "%u sequences, the batch was made for %u", n, batch->max_seqs);
-	/* 0 is no membership. */
-	if (++batch->serial == 0)
-		batch->serial = 1;
-	ret = check_members(batch, seqs, n, batch->serial);
-	if (ret) {
-		/* The old members stay, under the new number. */
-		if (++batch->serial == 0)
-			batch->serial = 1;
-		for (i = 0; i < batch->count; i++)
-			if (batch->seqs[i]->state == KVC_ROW_OPEN && batch->seqs[i]->batch)
-				batch->seqs[i]->batch = batch->serial;
-		return ret;
-	}
-	if (n)
-		memmove(batch->seqs, seqs, n * sizeof(*seqs));
-	for (i = n; i < batch->count; i++)
-		batch->now.stamp[i] = batch->now.blocks[i] = batch->now.pages[i] = 0;
-	batch->count = n;
-	return 0;
 }

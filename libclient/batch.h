@@ -11,13 +11,13 @@
 
 #include <kvpool/kvpool.h>
 
-#include "ipc/limits.h"
+#include "client.h"
 
-/* Per position, what the arrays say; of the current step, and of a slot's last use. */
-struct kvc_positions {
-	uint64_t *stamp;  /* of the row's content; 0: padding */
-	uint32_t *blocks; /* entries of the row */
-	uint32_t *pages;  /* blocks that hold the attended tokens */
+/* What a slot's arrays say of a position since its last use. */
+struct kvc_position {
+	uint64_t stamp;  /* of the row's content; 0: padding */
+	uint32_t blocks; /* entries of the row */
+	uint32_t pages;  /* blocks that hold the attended tokens */
 };
 
 struct kvc_slot {
@@ -32,19 +32,19 @@ struct kvc_slot {
 	int32_t *cu_kv;
 	int32_t *page_indptr;
 
-	uint64_t step; /* busy until the timeline reaches it */
-	uint32_t timeline;
-	uint32_t uniform_rows; /* != 0: qo_lens and cu_q are those of one token for each of this many rows */
-	struct kvc_positions had; /* at its last use */
-	uint32_t *
-		page_start; /* [max_seqs + 1] where each row's pages began; a copy that nobody else can write */
-	uint32_t pages;     /* of all rows */
+	struct kvc_use use; /* busy until it has ended */
+	uint32_t ones; /* 1 + rows for which qo_lens and cu_q are those of one token each; 0: they are not */
+	uint32_t rows; /* positions of `had` that are not padding */
+	struct kvc_position *had; /* [max_seqs] */
+	/* [max_seqs + 1] where each row's pages begin, then the end of all; a copy that nobody else can write */
+	uint32_t *page_start;
 };
 
 struct kvp_batch {
 	struct kvp_client *client;
-	uint32_t serial; /* of the membership: sequences that were closed or taken elsewhere have another */
 	uint32_t count;
+	uint32_t left;  /* 1 + position of a member that was closed, whose seqs[] is NULL; 0: all are there */
+	uint32_t noted; /* engine->noted when no member had a note left */
 	uint32_t max_seqs;
 	uint32_t max_tokens;
 	uint32_t width;
@@ -57,11 +57,12 @@ struct kvp_batch {
 	uint32_t slots;
 	uint32_t next_slot;
 
-	struct kvp_seq **seqs; /* [max_seqs] */
-	struct kvc_positions now;
-	uint32_t *kv;             /* tokens attended */
-	uint32_t *changed;        /* positions, for the passes over arrays */
-	struct kvp_seq **lacking; /* sequences of a reserve that need blocks */
+	struct kvp_seq **seqs;    /* [max_seqs] */
+	uint32_t *kv;             /* of this step: tokens attended, */
+	uint32_t *pages;          /* blocks that hold them, */
+	uint32_t *changed;        /* and positions that differ from what the slot has, ascending */
+	struct kvp_seq **lacking; /* sequences of a reserve that need blocks ... */
+	uint32_t *needs;          /* ... and how many */
 	uint32_t *filled;         /* sequences of a settle that filled a block */
 	uint32_t *staged_mirror;
 
@@ -70,6 +71,26 @@ struct kvp_batch {
 };
 
 void kvc_batch_free(struct kvp_batch *batch);
+/* A member is closed: the batch says so until it is set anew. */
+void kvc_batch_leave(struct kvp_batch *batch, struct kvp_seq *seq);
+/* -KVP_ESTATE when a member was closed. */
+int kvc_batch_check(const struct kvp_batch *batch);
+/* Takes the members' notes out of their inboxes; looks at them only when some sequence has got one. */
+void kvc_batch_read_inboxes(struct kvp_batch *batch);
+
+static inline uint32_t kvc_tokens_of(const uint32_t *tokens, uint32_t i)
+{
+	return tokens ? tokens[i] : 1;
+}
+
+static inline void kvc_put_slot(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t at,
+				int64_t value)
+{
+	if (batch->slot_bytes == sizeof(int32_t))
+		((int32_t *)slot->slot_mapping)[at] = (int32_t)value;
+	else
+		((int64_t *)slot->slot_mapping)[at] = value;
+}
 
 /* Rows of the step: the sequences, then padding. */
 static inline uint32_t kvc_batch_rows(const struct kvp_batch *batch)

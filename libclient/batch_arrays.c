@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#include "client.h"
-
 #include "batch.h"
+#include "client.h"
 
 static void fill(int32_t *at, int32_t value, uint32_t count)
 {
@@ -15,19 +14,19 @@ static void fill(int32_t *at, int32_t value, uint32_t count)
 		at[i] = value;
 }
 
+static int32_t *table_row(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t i)
+{
+	return slot->block_table + (uint64_t)i * batch->width;
+}
+
 void kvc_arrays_reset(const struct kvp_batch *batch, struct kvc_slot *slot)
 {
 	uint32_t i;
 
 	for (i = 0; i < batch->max_seqs; i++)
-		fill(slot->block_table + (uint64_t)i * batch->width, batch->pad_id, batch->width);
-	memset(slot->had.stamp, 0, batch->max_seqs * sizeof(*slot->had.stamp));
-	memset(slot->had.blocks, 0, batch->max_seqs * sizeof(*slot->had.blocks));
-	memset(slot->had.pages, 0, batch->max_seqs * sizeof(*slot->had.pages));
-	memset(slot->page_start, 0, ((size_t)batch->max_seqs + 1) * sizeof(*slot->page_start));
+		fill(table_row(batch, slot, i), batch->pad_id, batch->width);
+	/* `had` and page_start[] come zeroed, and count only below slot->rows. */
 	memset(slot->page_indptr, 0, ((size_t)batch->max_seqs + 1) * sizeof(*slot->page_indptr));
-	slot->pages = 0;
-	slot->uniform_rows = 0;
 }
 
 /* ------------------------------------------------------------------ block table */
@@ -35,49 +34,64 @@ void kvc_arrays_reset(const struct kvp_batch *batch, struct kvc_slot *slot)
 /* The row as it is, then padding as far as something else stood there. */
 static void rewrite_row(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t i)
 {
-	int32_t *row = slot->block_table + (uint64_t)i * batch->width;
-	uint32_t blocks = batch->now.blocks[i];
-	uint32_t had = slot->had.blocks[i];
+	const struct kvp_seq *seq = batch->seqs[i];
+	int32_t *row = table_row(batch, slot, i);
 
-	if (blocks)
-		memcpy(row, batch->seqs[i]->ids, blocks * sizeof(*row));
-	if (had > blocks)
-		fill(row + blocks, batch->pad_id, had - blocks);
+	if (seq->blocks)
+		memcpy(row, seq->ids, seq->blocks * sizeof(*row));
+	if (slot->had[i].blocks > seq->blocks)
+		fill(row + seq->blocks, batch->pad_id, slot->had[i].blocks - seq->blocks);
 }
 
 static void grow_row(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t i)
 {
-	int32_t *row = slot->block_table + (uint64_t)i * batch->width;
+	const struct kvp_seq *seq = batch->seqs[i];
+	int32_t *row = table_row(batch, slot, i);
 	uint32_t j;
 
-	for (j = slot->had.blocks[i]; j < batch->now.blocks[i]; j++)
-		row[j] = batch->seqs[i]->ids[j];
+	for (j = slot->had[i].blocks; j < seq->blocks; j++)
+		row[j] = seq->ids[j];
 }
 
-void kvc_arrays_table(const struct kvp_batch *batch, struct kvc_slot *slot)
+static void update_table(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t changed)
+{
+	uint32_t j;
+
+	for (j = 0; j < changed; j++) {
+		uint32_t i = batch->changed[j];
+
+		if (batch->seqs[i]->stamp == slot->had[i].stamp)
+			grow_row(batch, slot, i);
+		else
+			rewrite_row(batch, slot, i);
+		slot->had[i].blocks = batch->seqs[i]->blocks;
+	}
+}
+
+/* Rows that were sequences and are padding now. */
+static void drop_rows(const struct kvp_batch *batch, struct kvc_slot *slot)
 {
 	uint32_t i;
 
-	for (i = 0; i < batch->max_seqs; i++) {
-		if (batch->now.stamp[i] != slot->had.stamp[i]) {
-			rewrite_row(batch, slot, i);
-		} else if (batch->now.blocks[i] > slot->had.blocks[i]) {
-			grow_row(batch, slot, i);
-		} else {
-			continue;
-		}
-		slot->had.blocks[i] = batch->now.blocks[i];
+	for (i = batch->count; i < slot->rows; i++) {
+		fill(table_row(batch, slot, i), batch->pad_id, slot->had[i].blocks);
+		slot->had[i] = (struct kvc_position){0};
 	}
 }
 
 /* ------------------------------------------------------------------ page list */
 
-static void copy_pages(const struct kvp_batch *batch, int32_t *to, uint32_t i, uint32_t from, uint32_t count)
+static bool only_grew(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t changed)
 {
 	uint32_t j;
 
-	for (j = 0; j < count; j++)
-		to[j] = batch->seqs[i]->ids[from + j];
+	for (j = 0; j < changed; j++) {
+		uint32_t i = batch->changed[j];
+
+		if (batch->seqs[i]->stamp != slot->had[i].stamp || batch->pages[i] < slot->had[i].pages)
+			return false;
+	}
+	return true;
 }
 
 /* Everything from position `from` on. */
@@ -86,97 +100,144 @@ static void rebuild_pages(const struct kvp_batch *batch, struct kvc_slot *slot, 
 	uint32_t at = slot->page_start[from];
 	uint32_t i;
 
-	for (i = from; i < batch->max_seqs; i++) {
-		uint32_t pages = batch->now.pages[i];
+	for (i = from; i < batch->count; i++) {
+		uint32_t pages = batch->pages[i];
 
-		if (pages)
-			memcpy(slot->page_list + at, batch->seqs[i]->ids, pages * sizeof(int32_t));
+		memcpy(slot->page_list + at, batch->seqs[i]->ids, pages * sizeof(int32_t));
 		slot->page_start[i] = at;
-		slot->had.pages[i] = pages;
+		slot->had[i].pages = pages;
 		at += pages;
 	}
 	slot->page_start[i] = at;
-	slot->pages = at;
+}
+
+/* Puts the ids of a row's new pages, [from, to) of the row. */
+static void put_pages(int32_t *list, const struct kvp_seq *seq, uint32_t from, uint32_t to)
+{
+	uint32_t j;
+
+	for (j = from; j < to; j++)
+		*list++ = seq->ids[j];
+}
+
+static uint32_t growth(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t changed)
+{
+	uint32_t sum = 0;
+	uint32_t j;
+
+	for (j = 0; j < changed; j++)
+		sum += batch->pages[batch->changed[j]] - slot->had[batch->changed[j]].pages;
+	return sum;
 }
 
 /*
  * Rows only grew: from the end, move each run of unchanged rows by what the rows before it have grown, then put the grown row's new ids
- * before it. changed[0..count) ascends.
+ * before it.
  */
-static void shift_pages(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t count)
+static void shift_pages(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t changed)
 {
-	const uint32_t *changed = batch->changed;
-	uint32_t end = slot->pages;
-	uint32_t shift = 0;
-	uint32_t j, i, grown, from;
+	uint32_t shift = growth(batch, slot, changed);
+	uint32_t end = slot->page_start[batch->count];
+	uint32_t j;
 
-	for (j = 0; j < count; j++)
-		shift += batch->now.pages[changed[j]] - slot->had.pages[changed[j]];
-	slot->pages += shift;
-	for (j = count; j > 0; j--) {
-		i = changed[j - 1];
-		grown = batch->now.pages[i] - slot->had.pages[i];
-		from = slot->page_start[i] + slot->had.pages[i];
-		memmove(slot->page_list + from + shift, slot->page_list + from,
-			(end - from) * sizeof(int32_t));
-		shift -= grown;
-		copy_pages(batch, slot->page_list + from + shift, i, slot->had.pages[i], grown);
-		end = from;
+	for (j = changed; j > 0 && shift; j--) {
+		uint32_t i = batch->changed[j - 1];
+		uint32_t had = slot->had[i].pages;
+		int32_t *run = slot->page_list + slot->page_start[i] + had;
+
+		memmove(run + shift, run, (end - slot->page_start[i] - had) * sizeof(*run));
+		end = slot->page_start[i] + had;
+		shift -= batch->pages[i] - had;
+		put_pages(run + shift, batch->seqs[i], had, batch->pages[i]);
 	}
 }
 
-static void restart_pages(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t count)
+/* And where each row's pages begin then. */
+static void shift_starts(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t changed)
 {
 	uint32_t shift = 0;
 	uint32_t j, k;
 
-	for (j = 0; j < count; j++) {
+	for (j = 0; j < changed; j++) {
 		uint32_t i = batch->changed[j];
-		uint32_t until = j + 1 < count ? batch->changed[j + 1] : batch->max_seqs;
+		uint32_t until = j + 1 < changed ? batch->changed[j + 1] : batch->count;
 
-		shift += batch->now.pages[i] - slot->had.pages[i];
-		slot->had.pages[i] = batch->now.pages[i];
-		for (k = i + 1; k <= until; k++)
+		shift += batch->pages[i] - slot->had[i].pages;
+		slot->had[i].pages = batch->pages[i];
+		for (k = i + 1; shift && k <= until; k++)
 			slot->page_start[k] += shift;
 	}
 }
 
-static void write_indptr(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t from)
+static void update_pages(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t changed)
 {
-	uint32_t i;
-
-	for (i = from; i <= batch->max_seqs; i++)
-		slot->page_indptr[i] = (int32_t)slot->page_start[i];
+	if (only_grew(batch, slot, changed)) {
+		shift_pages(batch, slot, changed);
+		shift_starts(batch, slot, changed);
+	} else {
+		rebuild_pages(batch, slot, batch->changed[0]);
+	}
 }
 
-void kvc_arrays_pages(const struct kvp_batch *batch, struct kvc_slot *slot)
+/* Padding rows have no pages. */
+static void write_indptr(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t from)
 {
-	uint32_t count = 0;
+	uint32_t end = kvc_batch_rows(batch);
 	uint32_t i;
 
-	for (i = 0; i < batch->max_seqs; i++) {
-		if (batch->now.stamp[i] == slot->had.stamp[i] && batch->now.pages[i] == slot->had.pages[i])
-			continue;
-		if (batch->now.stamp[i] != slot->had.stamp[i] || batch->now.pages[i] < slot->had.pages[i])
-			break;
-		batch->changed[count++] = i;
-	}
-	if (i < batch->max_seqs) {
-		i = count ? batch->changed[0] : i;
-		rebuild_pages(batch, slot, i);
-		write_indptr(batch, slot, i);
-	} else if (count) {
-		shift_pages(batch, slot, count);
-		restart_pages(batch, slot, count);
-		write_indptr(batch, slot, batch->changed[0] + 1);
-	}
-	memcpy(slot->had.stamp, batch->now.stamp, batch->max_seqs * sizeof(*slot->had.stamp));
+	for (i = from; i < batch->count; i++)
+		slot->page_indptr[i] = (int32_t)slot->page_start[i];
+	for (; i <= end; i++)
+		slot->page_indptr[i] = (int32_t)slot->page_start[batch->count];
+}
+
+void kvc_arrays_rows(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t changed)
+{
+	uint32_t j;
+
+	if (!changed && slot->rows == batch->count)
+		return;
+	drop_rows(batch, slot);
+	update_table(batch, slot, changed);
+	if (changed)
+		update_pages(batch, slot, changed);
+	write_indptr(batch, slot, changed ? batch->changed[0] : batch->count);
+	for (j = 0; j < changed; j++)
+		slot->had[batch->changed[j]].stamp = batch->seqs[batch->changed[j]]->stamp;
+	slot->rows = batch->count;
 }
 
 /* ------------------------------------------------------------------ lengths */
 
+static void ones(const struct kvp_batch *batch, struct kvc_slot *slot)
+{
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++)
+		slot->qo_offset[i] = (int32_t)batch->kv[i] - 1;
+	if (slot->ones == batch->count + 1)
+		return;
+	fill(slot->qo_lens, 1, batch->count);
+	for (i = 0; i <= batch->count; i++)
+		slot->cu_q[i] = (int32_t)i;
+	slot->ones = batch->count + 1;
+}
+
+static void any(const struct kvp_batch *batch, struct kvc_slot *slot, const uint32_t *tokens)
+{
+	uint32_t i;
+
+	slot->ones = 0;
+	slot->cu_q[0] = 0;
+	for (i = 0; i < batch->count; i++) {
+		slot->qo_lens[i] = (int32_t)tokens[i];
+		slot->qo_offset[i] = (int32_t)(batch->kv[i] - tokens[i]);
+		slot->cu_q[i + 1] = slot->cu_q[i] + (int32_t)tokens[i];
+	}
+}
+
 /* A padding row attends nothing and has one query token, whose slot is -1. */
-static uint32_t pad_lengths(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t tokens)
+static uint32_t pad(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t tokens, uint32_t attended)
 {
 	uint32_t rows = kvc_batch_rows(batch);
 	uint32_t i;
@@ -185,52 +246,30 @@ static uint32_t pad_lengths(const struct kvp_batch *batch, struct kvc_slot *slot
 		slot->kv_lens[i] = 0;
 		slot->qo_lens[i] = 1;
 		slot->qo_offset[i] = -1;
+		kvc_put_slot(batch, slot, tokens, -1);
+		slot->n_valid[tokens] = 0;
 		slot->cu_q[i + 1] = (int32_t)++tokens;
-		slot->cu_kv[i + 1] = slot->cu_kv[i];
+		slot->cu_kv[i + 1] = (int32_t)attended;
 	}
 	return tokens;
 }
 
-static uint32_t lengths_of_ones(const struct kvp_batch *batch, struct kvc_slot *slot)
+uint32_t kvc_arrays_lengths(const struct kvp_batch *batch, struct kvc_slot *slot, const uint32_t *tokens,
+			    uint32_t count)
 {
-	uint32_t n = batch->count;
-	int32_t sum = 0;
+	uint32_t attended = 0;
 	uint32_t i;
 
-	for (i = 0; i < n; i++)
+	if (tokens)
+		any(batch, slot, tokens);
+	else
+		ones(batch, slot);
+	for (i = 0; i < batch->count; i++)
 		slot->kv_lens[i] = (int32_t)batch->kv[i];
-	for (i = 0; i < n; i++)
-		slot->qo_offset[i] = (int32_t)batch->kv[i] - 1;
-	for (i = 0; i < n; i++) {
-		slot->cu_kv[i] = sum;
-		sum += (int32_t)batch->kv[i];
-	}
-	slot->cu_kv[n] = sum;
-	if (slot->uniform_rows == n + 1)
-		return n;
-	fill(slot->qo_lens, 1, n);
-	for (i = 0; i <= n; i++)
-		slot->cu_q[i] = (int32_t)i;
-	slot->uniform_rows = n + 1;
-	return n;
-}
-
-uint32_t kvc_arrays_lengths(const struct kvp_batch *batch, struct kvc_slot *slot, const uint32_t *tokens)
-{
-	uint32_t all = 0;
-	uint32_t i;
-
-	if (!tokens)
-		return pad_lengths(batch, slot, lengths_of_ones(batch, slot));
-	slot->uniform_rows = 0;
-	slot->cu_q[0] = slot->cu_kv[0] = 0;
 	for (i = 0; i < batch->count; i++) {
-		all += tokens[i];
-		slot->kv_lens[i] = (int32_t)batch->kv[i];
-		slot->qo_lens[i] = (int32_t)tokens[i];
-		slot->qo_offset[i] = (int32_t)(batch->kv[i] - tokens[i]);
-		slot->cu_q[i + 1] = (int32_t)all;
-		slot->cu_kv[i + 1] = slot->cu_kv[i] + slot->kv_lens[i];
+		slot->cu_kv[i] = (int32_t)attended;
+		attended += batch->kv[i];
 	}
-	return pad_lengths(batch, slot, all);
+	slot->cu_kv[i] = (int32_t)attended;
+	return pad(batch, slot, count, attended);
 }

@@ -84,6 +84,12 @@ struct kvc_op {
 /* More than can be outstanding, so that a ticket finds its place unless one of long ago was never answered. */
 #define KVC_OPS (2u * KVW_RING_RECORDS)
 
+/* A step that uses something. */
+struct kvc_use {
+	uint64_t step;
+	uint32_t timeline;
+};
+
 /* Everything that attach brings. All memory that any later call needs. */
 struct kvc_engine {
 	uint64_t engine;
@@ -126,9 +132,11 @@ struct kvc_engine {
 	int32_t owed_head; /* rows with records that found no room; -1: none */
 	int32_t owed_tail;
 	uint64_t stamp;
+	_Atomic uint32_t noted; /* notes left in inboxes so far */
 	struct kvw_hasher *probe_hasher;
 	pthread_mutex_t probe_lock;
 	struct kvp_batch *batch;
+	struct kvc_use slot_uses[KVW_MAX_SLOTS]; /* of a batch that was destroyed: its steps may still run */
 };
 
 struct kvp_client {
@@ -143,6 +151,7 @@ struct kvp_client {
 	struct kvc_mapping maps[KVC_MAPS];
 	struct kvc_pool *pool;     /* NULL before attach */
 	struct kvc_engine *engine; /* NULL before attach */
+	_Atomic bool attached;     /* release: `pool`, `engine` and `maps` are there for all threads */
 	bool attach_tried;
 };
 
@@ -152,10 +161,17 @@ static inline int kvc_check_forked(const struct kvp_client *client)
 	return atomic_load_explicit(&client->mark->alive, memory_order_relaxed) ? 0 : -KVP_EFORKED;
 }
 
+/* NULL before attach, also when another thread attaches meanwhile. */
+static inline struct kvc_engine *kvc_engine_of(const struct kvp_client *client)
+{
+	/* Pairs with the release in kvp_attach(). */
+	return atomic_load_explicit(&client->attached, memory_order_acquire) ? client->engine : NULL;
+}
+
 /* One load of the daemon's word. */
 static inline int kvc_check_revoked(const struct kvp_client *client)
 {
-	const struct kvc_engine *engine = client->engine;
+	const struct kvc_engine *engine = kvc_engine_of(client);
 
 	if (engine && atomic_load_explicit(&engine->channel->revoked, memory_order_acquire))
 		return -KVP_EREVOKED;
@@ -203,6 +219,11 @@ static inline uint64_t kvc_reached(const struct kvc_engine *engine, uint32_t tim
 	/* Pairs with the release in kvp_step_done(). */
 	return atomic_load_explicit(&engine->timelines->line[timeline].step, memory_order_acquire) &
 	       ~KVW_TIMELINE_POISON;
+}
+
+static inline bool kvc_use_ended(const struct kvc_engine *engine, const struct kvc_use *use)
+{
+	return kvc_reached(engine, use->timeline) >= use->step;
 }
 
 /* State and generation of a block, as the directory has it now. */

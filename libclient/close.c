@@ -4,6 +4,7 @@
  */
 #include "close.h"
 
+#include "batch.h"
 #include "client.h"
 #include "error.h"
 #include "post.h"
@@ -71,7 +72,7 @@ void kvc_close_quietly(struct kvp_client *client, struct kvp_seq *seq)
 	struct kvc_row *cold = kvc_seq_row(seq);
 
 	client->engine->open_seqs--;
-	seq->batch = 0;
+	kvc_batch_leave(client->engine->batch, seq);
 	seq->state = KVC_ROW_CLOSING;
 	/* What was not posted is not published. */
 	cold->full = cold->posted;

@@ -163,6 +163,12 @@ static int take_answer(struct kvp_client *client, size_t length, uint32_t type, 
 	return 1;
 }
 
+static int fail_late(uint32_t type)
+{
+	return kvc_fail(ETIMEDOUT, "the daemon did not answer a %s request in time: wait longer",
+			kvw_message_name(type));
+}
+
 static int receive_answer(struct kvp_client *client, uint64_t deadline_ns, uint32_t type,
 			  union kvw_any *answer, int *fds, uint32_t *fd_count)
 {
@@ -177,8 +183,7 @@ static int receive_answer(struct kvp_client *client, uint64_t deadline_ns, uint3
 		if (ret == 0 || is_lost(ret))
 			return lost(client);
 		if (ret == -ETIMEDOUT || ret == -EAGAIN)
-			return kvc_fail(ETIMEDOUT, "the daemon did not answer a %s request in time",
-					kvw_message_name(type));
+			return fail_late(type);
 		if (ret == -EMSGSIZE)
 			return kvc_break(client, "a message above the limit");
 		if (ret < 0)
@@ -186,6 +191,9 @@ static int receive_answer(struct kvp_client *client, uint64_t deadline_ns, uint3
 		ret = take_answer(client, (size_t)ret, type, answer);
 		if (ret <= 0 && fds)
 			close_all(fds, count);
+		/* However many late ones come, the deadline stands. */
+		if (!ret && kvw_now_ns() >= deadline_ns)
+			ret = fail_late(type);
 	} while (ret == 0);
 	if (ret < 0)
 		return ret;

@@ -44,7 +44,7 @@ int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 	cold->extended = completion->granted;
 	cold->extend_status = completion->status;
 	kvc_note_refused(completion, cold->refused);
-	atomic_fetch_or_explicit(&engine->seqs[op->row].inbox, KVC_INBOX_EXTENDED, memory_order_relaxed);
+	kvc_note(engine, op->row, KVC_INBOX_EXTENDED);
 	kvc_close_advance(client, op->row);
 	return 0;
 }

@@ -39,7 +39,7 @@ int kvc_enter_engine(const struct kvp_client *client)
 {
 	int ret = kvc_enter(client);
 
-	if (!ret && !client->engine)
+	if (!ret && !kvc_engine_of(client))
 		ret = kvc_fail(KVP_ESTATE, "the client is not attached to a pool: kvp_attach() first");
 	return ret;
 }

@@ -72,6 +72,14 @@ static bool is_data(const struct kvc_pool *pool, int32_t id)
 	       id < (int32_t)pool->geometry.blocks;
 }
 
+int kvc_lease_check_foreign(struct kvp_client *client, int32_t id, uint64_t generation, const char *what)
+{
+	if (!is_data(client->pool, id) || !generation ||
+	    client->engine->lease.blocks[id].owned != KVC_FOREIGN)
+		return kvc_break(client, what);
+	return 0;
+}
+
 int kvc_lease_adopt(struct kvp_client *client, int32_t id, uint64_t generation)
 {
 	struct kvc_lease *lease = &client->engine->lease;

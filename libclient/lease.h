@@ -75,6 +75,8 @@ int kvc_lease_add(struct kvp_client *client, int32_t id, uint64_t generation);
 int32_t kvc_lease_take(struct kvc_engine *engine, uint64_t *out_generation);
 /* A granted block that goes straight into a row. */
 int kvc_lease_adopt(struct kvp_client *client, int32_t id, uint64_t generation);
+/* A block that is to be the pool's: -KVP_EPROTO when it is ours, or no data block. `what` is one clause. */
+int kvc_lease_check_foreign(struct kvp_client *client, int32_t id, uint64_t generation, const char *what);
 /* A block of a row that became the pool's. */
 void kvc_lease_forget(struct kvc_engine *engine, int32_t id);
 /* A row gives a block up: reusable when (timeline, step) is reached. */

@@ -33,9 +33,20 @@ static inline void kvc_mirror_committed(const struct kvc_engine *engine, uint32_
 /* A launched step uses the sequence. */
 static inline void kvc_seq_launch(struct kvp_seq *seq, uint32_t staged, uint32_t timeline, uint64_t step)
 {
+	/* What ran on another timeline has ended: kvc_stage_check(). */
+	if (seq->last_timeline != timeline)
+		seq->row_step = 0;
 	seq->staged = staged;
 	seq->last_timeline = (uint8_t)timeline;
 	seq->last_step = step;
+}
+
+/* Leaves a note for the sequence's thread. Under the lock. */
+static inline void kvc_note(struct kvc_engine *engine, uint32_t row, uint8_t note)
+{
+	atomic_fetch_or_explicit(&engine->seqs[row].inbox, note, memory_order_relaxed);
+	/* Pairs with the acquire in kvc_batch_read_inboxes(). */
+	atomic_fetch_add_explicit(&engine->noted, 1, memory_order_release);
 }
 
 /* After staged went back or entries changed: the tail is looked up again when it is needed. */

@@ -178,11 +178,14 @@ int kvc_open_post(struct kvp_client *client, struct kvp_seq *seq, const struct k
 static int note_matched(struct kvp_client *client, uint32_t row, uint32_t index,
 			const struct kvw_answer *answer)
 {
+	static const char what[] = "a matched block that is not the pool's";
 	uint16_t flags = KVC_CELL_MATCHED;
+	int ret = kvc_lease_check_foreign(client, answer->id, answer->generation, what);
 
-	if (!(answer->flags & KVW_ANSWER_MATCHED) || answer->id <= 0 || !answer->generation ||
-	    answer->id >= (int32_t)client->pool->geometry.blocks)
-		return kvc_break(client, "a matched block outside the pool");
+	if (ret)
+		return ret;
+	if (!(answer->flags & KVW_ANSWER_MATCHED))
+		return kvc_break(client, what);
 	if (answer->flags & KVW_ANSWER_COMING)
 		flags |= KVC_CELL_COMING;
 	kvc_row_set(client, row, index, answer->id, answer->generation, flags, answer->writer);

@@ -10,6 +10,7 @@
 #include "close.h"
 #include "error.h"
 #include "open.h"
+#include "params.h"
 #include "post.h"
 #include "pump.h"
 #include "rows.h"
@@ -102,6 +103,13 @@ static int start_all(struct opening *opening, const struct kvp_open_request *req
 	uint32_t i;
 	int ret;
 
+	ret = kvc_params_check(requests, "kvp_open_request");
+	if (!ret && stride % _Alignof(struct kvp_open_request))
+		ret = kvc_fail(EINVAL,
+			       "kvp_open_request.size is %u, no multiple of %zu: an array needs it so",
+			       stride, _Alignof(struct kvp_open_request));
+	if (ret)
+		return ret;
 	opening->request = &opening->own;
 	for (i = 0; i < n; i++, at += stride) {
 		const struct kvp_open_request *given = (const struct kvp_open_request *)(const void *)at;

@@ -85,12 +85,14 @@ void kvc_publish_full(struct kvp_client *client, uint32_t row, uint32_t to, uint
 /* Whether a position of a publish was a duplicate; then of which block. */
 static int read_duplicate(struct kvp_client *client, const struct kvw_answer *answer, struct kvw_answer *out)
 {
+	int ret;
+
 	*out = kvc_load_answer(answer);
 	if (!(out->flags & KVW_ANSWER_DUPLICATE))
 		return 0;
-	if (out->id <= 0 || out->id >= (int32_t)client->pool->geometry.blocks || !out->generation)
-		return kvc_break(client, "a canonical block outside the pool");
-	return 1;
+	ret = kvc_lease_check_foreign(client, out->id, out->generation,
+				      "a canonical block that is not the pool's");
+	return ret ? ret : 1;
 }
 
 static void note_published(struct kvp_client *client, uint32_t row, uint32_t index,
@@ -138,16 +140,15 @@ static void note_refusal(struct kvp_client *client, uint32_t row, uint32_t publi
 	cold->stopped = true;
 	cold->posted = kvc_min(cold->posted, published_end);
 	kvc_mirror_committed(engine, row, cold->posted);
-	atomic_fetch_or_explicit(&engine->seqs[row].inbox, KVC_INBOX_REFUSED, memory_order_relaxed);
+	kvc_note(engine, row, KVC_INBOX_REFUSED);
 }
 
 static void after_answer(struct kvp_client *client, uint32_t row)
 {
 	struct kvc_row *cold = &client->engine->rows[row];
-	struct kvp_seq *seq = &client->engine->seqs[row];
 
 	if (cold->swaps)
-		atomic_fetch_or_explicit(&seq->inbox, KVC_INBOX_DUPLICATE, memory_order_relaxed);
+		kvc_note(client->engine, row, KVC_INBOX_DUPLICATE);
 	if (!cold->pending)
 		kvc_close_advance(client, row);
 }
@@ -181,7 +182,10 @@ int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
 
 /* ------------------------------------------------------------------ canonical copies */
 
-/* The row's own copy goes, the canonical one takes its place: complete, and referenced by the hold since the publish. */
+/*
+ * The row's own copy goes, the canonical one takes its place: complete, and referenced by the hold since the publish. Batch slots of
+ * steps that run still name the own copy, which is free again when the last of them is done.
+ */
 static void swap_one(struct kvp_seq *seq, struct kvc_cell *cell, uint32_t index)
 {
 	kvc_lease_give(kvc_seq_engine(seq), cell->id, seq->last_timeline, seq->last_step);
@@ -220,7 +224,6 @@ void kvc_read_inbox(struct kvp_seq *seq)
 	struct kvc_row *cold = kvc_seq_row(seq);
 	uint8_t notes;
 
-	/* Entries below staged stay while their steps run; the notes stay with them. */
 	pthread_mutex_lock(&client->lock);
 	notes = atomic_load_explicit(&seq->inbox, memory_order_relaxed);
 	if (notes & KVC_INBOX_EXTENDED)
@@ -229,7 +232,8 @@ void kvc_read_inbox(struct kvp_seq *seq)
 		kvc_fail(cold->status,
 			 "a publish of row %u was refused (%s): nothing more of it is published", seq->row,
 			 kvp_error_text(cold->status));
-	if (cold->swaps && kvc_reached(client->engine, seq->last_timeline) >= seq->last_step)
+	/* Entries below staged stay while steps run that read the row; the note stays with them. */
+	if (cold->swaps && kvc_reached(client->engine, seq->last_timeline) >= seq->row_step)
 		converge(seq);
 	atomic_store_explicit(&seq->inbox, cold->swaps ? KVC_INBOX_DUPLICATE : 0, memory_order_relaxed);
 	pthread_mutex_unlock(&client->lock);

@@ -47,18 +47,20 @@ struct kvp_seq {
 	uint32_t tail_start; /* first token of the block that `tail_id` names: where the next token goes */
 	int32_t tail_id;
 	uint32_t tail_pages; /* blocks up to and with that one; 0: the tail is not known */
-	uint32_t batch;      /* serial of the batch it is in */
+	uint32_t row;
 	uint8_t last_timeline;
 	uint8_t state; /* enum kvc_row_state; changed under the lock */
 	_Atomic uint8_t inbox;
 	uint8_t zero;
 	/* Second line: settle. */
 	_Alignas(64) uint32_t *tokens;
+	uint64_t
+		row_step; /* last launched step that may read the row itself: one that kvp_seq_stage() gave; 0: none */
 	uint32_t settled;
 	uint32_t full_end; /* settled beyond this: a block became full */
 	uint32_t known;    /* leading entries of tokens[] that the caller has given */
 	uint32_t prompt;
-	uint32_t row;
+	uint32_t member; /* 1 + position in the batch; 0: not in it */
 	uint32_t block_tokens;
 };
 _Static_assert(sizeof(struct kvp_seq) == 128, "two cache lines");

@@ -11,10 +11,10 @@
 static void reset_seq(struct kvp_seq *seq, uint64_t stamp)
 {
 	seq->stamp = stamp;
-	seq->last_step = 0;
+	seq->last_step = seq->row_step = 0;
 	seq->last_timeline = 0;
 	seq->staged = seq->settled = seq->known = seq->prompt = 0;
-	seq->tail_start = seq->tail_pages = seq->batch = 0;
+	seq->tail_start = seq->tail_pages = seq->member = 0;
 	seq->full_end = seq->block_tokens;
 	atomic_store_explicit(&seq->inbox, 0, memory_order_relaxed);
 	kvc_row_set_blocks(seq, 0);

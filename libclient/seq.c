@@ -78,22 +78,21 @@ const int32_t *kvp_seq_blocks(const struct kvp_seq *seq)
 
 int kvp_seq_ready(const struct kvp_seq *seq)
 {
-	const struct kvc_engine *engine;
 	const struct kvc_cell *cells;
+	uint32_t i, matched;
 	uint64_t word;
 	int ready = 1;
-	uint32_t i;
 	int ret = kvc_enter_seq(seq);
 
 	if (ret)
 		return ret;
-	engine = kvc_seq_engine(seq);
+	/* Matched positions come first; answers, which other threads take in, touch only what is behind them. */
+	matched = kvc_seq_row(seq)->matched;
 	cells = kvc_row_cells(seq->client, seq->row);
-	/* Matched positions come first and their cells are the sequence's own. */
-	for (i = 0; i < seq->blocks && cells[i].flags & KVC_CELL_MATCHED; i++) {
+	for (i = 0; i < matched; i++) {
 		if (!(cells[i].flags & KVC_CELL_COMING))
 			continue;
-		word = kvc_block_word(engine, cells[i].id);
+		word = kvc_block_word(kvc_seq_engine(seq), cells[i].id);
 		if (word == kvw_block_word(cells[i].generation, KVW_BLOCK_PENDING))
 			ready = 0;
 		else if (word != kvw_block_word(cells[i].generation, KVW_BLOCK_CACHED))
@@ -113,6 +112,8 @@ int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need)
 	uint32_t row_blocks = kvc_seq_engine(seq)->tables_params.row_blocks;
 
 	*out_need = 0;
+	/* Blocks of an extend that was answered only now have the positions behind the row's. */
+	kvc_extend_take(seq);
 	if (end <= seq->reserved)
 		return 0;
 	if (end > (uint64_t)row_blocks * seq->block_tokens)
@@ -121,7 +122,8 @@ int kvc_reserve_check(struct kvp_seq *seq, uint32_t tokens, uint32_t *out_need)
 			"%u tokens behind %u, rows have room for %u blocks of %u: raise max_seq_tokens",
 			tokens, seq->staged, row_blocks, seq->block_tokens);
 	if (kvc_extend_runs(seq))
-		return kvc_fail(KVP_ELEASE, "an extend of the sequence is still on its way");
+		return kvc_fail(KVP_ELEASE, "an extend of the sequence is still on its way: kvp_seq_extend() "
+					    "again waits for it");
 	*out_need = kvc_blocks_for((uint32_t)end, seq->block_tokens) - seq->blocks;
 	return 0;
 }
@@ -211,6 +213,7 @@ int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint6
 	if (ret)
 		return ret;
 	kvc_seq_launch(seq, seq->staged + tokens, timeline, step);
+	seq->row_step = step;
 	kvc_mirror_lengths(seq);
 	return 0;
 }

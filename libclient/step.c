@@ -6,7 +6,7 @@
 
 uint64_t kvp_step_next(struct kvp_client *client, uint32_t timeline)
 {
-	if (kvc_check_forked(client) || !client->engine || timeline >= KVW_TIMELINES)
+	if (kvc_check_forked(client) || !kvc_engine_of(client) || timeline >= KVW_TIMELINES)
 		return 0;
 	return atomic_fetch_add_explicit(&client->engine->next_step[timeline], 1, memory_order_relaxed) + 1;
 }
@@ -16,7 +16,7 @@ void kvp_step_done(struct kvp_client *client, uint32_t timeline, uint64_t step)
 	_Atomic uint64_t *word;
 	uint64_t seen;
 
-	if (kvc_check_forked(client) || !client->engine || timeline >= KVW_TIMELINES ||
+	if (kvc_check_forked(client) || !kvc_engine_of(client) || timeline >= KVW_TIMELINES ||
 	    step >= KVW_TIMELINE_POISON)
 		return;
 	word = &client->engine->timelines->line[timeline].step;
@@ -29,7 +29,7 @@ void kvp_step_done(struct kvp_client *client, uint32_t timeline, uint64_t step)
 
 uint64_t kvp_step_reached(const struct kvp_client *client, uint32_t timeline)
 {
-	if (kvc_check_forked(client) || !client->engine || timeline >= KVW_TIMELINES)
+	if (kvc_check_forked(client) || !kvc_engine_of(client) || timeline >= KVW_TIMELINES)
 		return 0;
 	return kvc_reached(client->engine, timeline);
 }

@@ -120,7 +120,10 @@ static int truncate_to(struct kvp_seq *seq, uint32_t tokens)
 	const struct kvc_row *cold = kvc_seq_row(seq);
 
 	if (kvc_extend_runs(seq))
-		return kvc_fail(KVP_ESTATE, "an extend of the sequence is still on its way");
+		return kvc_fail(KVP_ESTATE, "an extend of the sequence is still on its way: kvp_seq_extend() "
+					    "again waits for it");
+	/* What it has brought is behind the cut. */
+	kvc_extend_take(seq);
 	if (tokens / seq->block_tokens < cold->posted)
 		return cut_published(seq, tokens);
 	cut_private(seq, tokens);

@@ -68,7 +68,10 @@ int kvc_wait(struct kvp_client *client, uint64_t deadline_ns,
 		seen = atomic_load_explicit(&engine->channel->completion_futex, memory_order_acquire);
 		kvw_store_load_fence();
 		kvc_pump(client);
-		ret = done(client, arg);
+		/* An answer that broke the protocol is no answer. */
+		ret = kvc_enter(client);
+		if (!ret)
+			ret = done(client, arg);
 		if (!ret)
 			ret = lost ? lost : kvc_need_daemon(client);
 		if (ret)

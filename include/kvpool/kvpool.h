@@ -246,7 +246,11 @@ struct kvp_block_info {
 	uint32_t zero;
 };
 KVP_API KVP_MUST_CHECK int kvp_seq_block(const struct kvp_seq *seq, uint32_t index, struct kvp_block_info *out);
-/* The row: block ids in order, `kvp_seq_info.blocks` of them. Valid until the sequence is closed; entries below staged don't change while their steps run. */
+/*
+ * The row: block ids in order, `kvp_seq_info.blocks` of them. Valid until the sequence is closed; entries below staged don't change while
+ * steps run that kvp_seq_stage() gave. (Steps of a batch have copies in their slot: a duplicate's entry may move to the block that was
+ * there first when the next step is prepared; the id that a running step has stays its own until that step is done.)
+ */
 KVP_API const int32_t *kvp_seq_blocks(const struct kvp_seq *seq);
 /* 1: every matched block is complete. 0: some are still written. -KVP_ELOST: a writer died; close the sequence. */
 KVP_API KVP_MUST_CHECK int kvp_seq_ready(const struct kvp_seq *seq);
@@ -320,8 +324,12 @@ struct kvp_batch_params {
 /* The engine's batch (one a client). Its arrays lie in the tables segment, so that a pinned mapping serves every step. */
 KVP_API KVP_MUST_CHECK int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params,
 					    struct kvp_batch **out);
+/* Its steps may still run; the next kvp_batch_create() says -KVP_ESLOTS until they are done. */
 KVP_API void kvp_batch_destroy(struct kvp_batch *batch);
-/* Who is in it, in this order, from the next step on. Rows are rebuilt where the order changed. */
+/*
+ * Who is in it, in this order, from the next step on. Rows are rebuilt where the order changed. After a member was closed the other
+ * calls say -KVP_ESTATE until this one has been made without it.
+ */
 KVP_API KVP_MUST_CHECK int kvp_batch_set(struct kvp_batch *batch, struct kvp_seq *const *seqs, uint32_t n);
 
 /* One step's arrays. All int32 unless said; addresses of a slot are fixed for the batch's life. B rows, T query tokens, P pages. */

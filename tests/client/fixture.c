@@ -84,6 +84,43 @@ void fixture_advance(struct fixture *fixture, struct kvp_seq *seq, uint32_t base
 	free(tokens);
 }
 
+static bool has_taken_all(void *arg)
+{
+	struct fake_daemon *fake = arg;
+	bool all;
+
+	pthread_mutex_lock(&fake->lock);
+	all = kvw_ring_waiting(&fake->requests) == 0;
+	pthread_mutex_unlock(&fake->lock);
+	return all;
+}
+
+void fixture_extend_late(struct fixture *fixture, struct kvp_seq *seq, uint32_t tokens)
+{
+	atomic_store(&fixture->fake->paused, true);
+	/* A turn that began before has ended. */
+	pthread_mutex_lock(&fixture->fake->lock);
+	pthread_mutex_unlock(&fixture->fake->lock);
+	assert_error(kvp_seq_extend(seq, tokens, 0), ETIMEDOUT);
+	atomic_store(&fixture->fake->paused, false);
+	kvt_wait_until(has_taken_all, fixture->fake);
+}
+
+void fixture_hash(uint32_t base, uint32_t count, uint8_t out[][KVW_SHA256_BYTES])
+{
+	struct kvw_hasher *hasher;
+	uint32_t tokens[4];
+	uint32_t i, j;
+
+	assert_ok(kvw_hasher_create(&hasher));
+	for (i = 0; i < count; i++) {
+		for (j = 0; j < 4; j++)
+			tokens[j] = base + i * 4 + j;
+		assert_ok(kvw_hash_block(hasher, i ? out[i - 1] : NULL, tokens, 4, NULL, 0, out[i]));
+	}
+	kvw_hasher_destroy(hasher);
+}
+
 struct kvp_seq_info fixture_info(const struct kvp_seq *seq)
 {
 	struct kvp_seq_info info = {.size = sizeof(info)};

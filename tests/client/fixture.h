@@ -9,6 +9,8 @@
 
 #include <kvpool/kvpool.h>
 
+#include "ipc/hash.h"
+
 #include "support.h"
 
 #include "fake_daemon.h"
@@ -38,6 +40,10 @@ struct kvp_seq *fixture_seq(struct fixture *fixture, uint32_t base, uint32_t tok
 			    uint32_t reserve);
 /* Stages and settles the `n` next tokens (base + position), as one step that is done at once. */
 void fixture_advance(struct fixture *fixture, struct kvp_seq *seq, uint32_t base, uint32_t n);
+/* Extends by `tokens` with a deadline of 0; returns when the daemon has answered, which no call has taken in yet. */
+void fixture_extend_late(struct fixture *fixture, struct kvp_seq *seq, uint32_t tokens);
+/* Chained hashes of `count` blocks of tokens base, base + 1, .. */
+void fixture_hash(uint32_t base, uint32_t count, uint8_t out[][KVW_SHA256_BYTES]);
 struct kvp_seq_info fixture_info(const struct kvp_seq *seq);
 struct kvp_lease_info fixture_lease(struct fixture *fixture);
 struct kvp_block_info fixture_block(const struct kvp_seq *seq, uint32_t index);

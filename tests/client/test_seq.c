@@ -182,21 +182,6 @@ static void a_drained_block_stays_local_while_there_is_room(void **state)
 
 /* ------------------------------------------------------------------ duplicates */
 
-static void hash_blocks(uint32_t base, uint32_t count, uint8_t out[][KVW_SHA256_BYTES])
-{
-	struct kvw_hasher *hasher;
-	uint32_t tokens[4];
-	uint32_t i, j;
-
-	assert_ok(kvw_hasher_create(&hasher));
-	for (i = 0; i < count; i++) {
-		for (j = 0; j < 4; j++)
-			tokens[j] = base + i * 4 + j;
-		assert_ok(kvw_hash_block(hasher, i ? out[i - 1] : NULL, tokens, 4, NULL, 0, out[i]));
-	}
-	kvw_hasher_destroy(hasher);
-}
-
 static void duplicates_converge_to_the_canonical_block_when_it_is_complete_and_no_step_runs(void **state)
 {
 	struct fixture *fixture = fixture_open(&lease_of_8, NULL);
@@ -207,7 +192,7 @@ static void duplicates_converge_to_the_canonical_block_when_it_is_complete_and_n
 	uint32_t i;
 
 	(void)state;
-	hash_blocks(100, 2, hashes);
+	fixture_hash(100, 2, hashes);
 	for (i = 0; i < 2; i++) {
 		own[i] = fixture_block(seq, i).id;
 		canonical[i] = fake_add_foreign(fixture->fake, hashes[i], false);
@@ -243,7 +228,7 @@ static void entries_stay_while_a_launched_step_reads_them(void **state)
 	uint64_t step;
 
 	(void)state;
-	hash_blocks(100, 1, hashes);
+	fixture_hash(100, 1, hashes);
 	canonical = fake_add_foreign(fixture->fake, hashes[0], true);
 	step = kvp_step_next(fixture->client, 0);
 	assert_ok(kvp_seq_stage(seq, 5, 0, step));
@@ -267,7 +252,7 @@ static void a_row_keeps_its_own_copy_when_the_canonical_writer_dies(void **state
 	int32_t canonical;
 
 	(void)state;
-	hash_blocks(100, 1, hashes);
+	fixture_hash(100, 1, hashes);
 	canonical = fake_add_foreign(fixture->fake, hashes[0], false);
 	fixture_advance(fixture, seq, 100, 4);
 	assert_ok(kvp_sync(fixture->client, WAIT_MS));
@@ -293,7 +278,7 @@ static void coming_blocks_become_ready_or_lost(void **state)
 	int result;
 
 	(void)state;
-	hash_blocks(100, 2, hashes);
+	fixture_hash(100, 2, hashes);
 	first = fake_add_foreign(fixture->fake, hashes[0], false);
 	second = fake_add_foreign(fixture->fake, hashes[1], false);
 	assert_int_equal(kvp_probe(fixture->client, &request), 0);
@@ -375,7 +360,7 @@ static void truncate_waits_for_the_answer_to_the_publish_of_what_it_cuts(void **
 	uint32_t i;
 
 	(void)state;
-	hash_blocks(100, 3, hashes);
+	fixture_hash(100, 3, hashes);
 	for (i = 0; i < 2; i++)
 		fake_add_foreign(fixture->fake, hashes[i], true);
 	assert_ok(kvp_lease_wait(fixture->client, 4, WAIT_MS));
