@@ -53,35 +53,22 @@ static _Atomic uint64_t *bucket_of(struct fake_daemon *fake, const uint8_t *hash
 	return buckets[*key & (fake->directory->bucket_count - 1)].entries;
 }
 
-static void index_put(struct fake_daemon *fake, int32_t id)
+/* Puts the block into the index, or takes it out. */
+static void index_set(struct fake_daemon *fake, int32_t id, bool in)
 {
 	_Atomic uint64_t *entries;
-	uint64_t key;
+	uint64_t key, entry;
 	uint32_t i;
 
 	if (!fake->directory)
 		return;
 	entries = bucket_of(fake, fake->books.block[id].hash, &key);
+	entry = key >> 32 << 32 | (uint64_t)id;
 	for (i = 0; i < KVW_BUCKET_ENTRIES; i++)
-		if (!atomic_load(&entries[i])) {
-			atomic_store_explicit(&entries[i], key >> 32 << 32 | (uint64_t)id,
-					      memory_order_release);
+		if (atomic_load(&entries[i]) == (in ? 0 : entry)) {
+			atomic_store(&entries[i], in ? entry : 0);
 			return;
 		}
-}
-
-static void index_drop(struct fake_daemon *fake, int32_t id)
-{
-	_Atomic uint64_t *entries;
-	uint64_t key;
-	uint32_t i;
-
-	if (!fake->directory)
-		return;
-	entries = bucket_of(fake, fake->books.block[id].hash, &key);
-	for (i = 0; i < KVW_BUCKET_ENTRIES; i++)
-		if (atomic_load(&entries[i]) == (key >> 32 << 32 | (uint64_t)id))
-			atomic_store(&entries[i], 0);
 }
 
 static int32_t find(struct fake_daemon *fake, const uint8_t *hash)
@@ -177,7 +164,7 @@ static int32_t take_free(struct fake_daemon *fake)
 			victim = (int32_t)i;
 	}
 	if (victim >= 0)
-		index_drop(fake, victim);
+		index_set(fake, victim, false);
 	return victim;
 }
 
@@ -349,7 +336,7 @@ static int publish_one(struct fake_daemon *fake, const struct kvw_request *reque
 		set_state(fake, id,
 			  reached(fake, request->timeline, request->step) ? KVW_BLOCK_CACHED
 									  : KVW_BLOCK_PENDING);
-		index_put(fake, id);
+		index_set(fake, id, true);
 		there = id;
 	}
 	hold_add(fake, hold, there);
@@ -527,7 +514,7 @@ int32_t fake_add_foreign(struct fake_daemon *fake, const uint8_t *hash, bool com
 	memset(fake->books.block[id].hash, 0, KVW_MAX_HASH_BYTES);
 	memcpy(fake->books.block[id].hash, hash, fake->books.hash_bytes);
 	set_state(fake, id, complete ? KVW_BLOCK_CACHED : KVW_BLOCK_PENDING);
-	index_put(fake, id);
+	index_set(fake, id, true);
 	pthread_mutex_unlock(&fake->lock);
 	return id;
 }
@@ -536,7 +523,7 @@ void fake_finish_foreign(struct fake_daemon *fake, int32_t id, bool complete)
 {
 	pthread_mutex_lock(&fake->lock);
 	if (!complete)
-		index_drop(fake, id);
+		index_set(fake, id, false);
 	set_state(fake, id, complete ? KVW_BLOCK_CACHED : KVW_BLOCK_ORPHAN);
 	pthread_mutex_unlock(&fake->lock);
 }

@@ -5,6 +5,7 @@
  */
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "ipc/frame.h"
 
@@ -95,6 +96,50 @@ static void a_flood_of_late_answers_does_not_move_the_deadline(void **state)
 	fixture_close(fixture);
 }
 
+/* ------------------------------------------------------------------ deaths */
+
+struct death {
+	struct fake_daemon *fake;
+	uint32_t type;
+	uint32_t answers; /* of the type, before it dies */
+};
+
+static int die_in_between(void *arg, uint32_t type, union kvw_any *reply)
+{
+	struct death *death = arg;
+
+	(void)reply;
+	if (type != death->type || death->answers--)
+		return 0;
+	shutdown(death->fake->socket_fd, SHUT_RDWR);
+	return 1;
+}
+
+static void a_daemon_that_dies_in_the_middle_of_attach_leaves_nothing_behind(void **state)
+{
+	static const struct death deaths[] = {{NULL, KVW_MSG_POOL_OK, 0},
+					      {NULL, KVW_MSG_ATTACH_OK, 0},
+					      {NULL, KVW_MSG_FDS_OK, 0},
+					      {NULL, KVW_MSG_FDS_OK, 2}};
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(deaths) / sizeof(*deaths); i++) {
+		struct death death = deaths[i];
+		struct fake_options options = {.on_message = die_in_between, .arg = &death};
+		int fds = kvt_count_fds();
+		struct kvp_client *client;
+
+		death.fake = fake_start(&options);
+		client = fixture_connect(death.fake);
+		assert_error(kvp_attach(client, NULL), KVP_EDAEMON);
+		assert_error(kvp_sink_block(client), KVP_ESTATE);
+		kvp_close(client);
+		fake_stop(death.fake);
+		assert_int_equal(kvt_count_fds(), fds);
+	}
+}
+
 /* ------------------------------------------------------------------ whose blocks */
 
 static void replace_matched(void *arg, const struct kvw_request *request, uint32_t index,
@@ -102,14 +147,14 @@ static void replace_matched(void *arg, const struct kvw_request *request, uint32
 {
 	(void)index;
 	if (request->type == KVW_REQUEST_OPEN && answer->flags & KVW_ANSWER_MATCHED)
-		answer->id = *(const int32_t *)arg;
+		answer->id = *(const _Atomic int32_t *)arg;
 }
 
 /* Opens what is published, and is told `id` in its place. */
 static void expect_refused_match(const int32_t *const id, bool own)
 {
 	struct fake_options options = {.low = 4, .critical = 2, .high = 8, .on_answer = replace_matched};
-	int32_t told = *id;
+	_Atomic int32_t told = *id;
 	struct fixture *fixture;
 	struct kvp_seq *writer;
 	struct kvp_seq *reader = NULL;
@@ -166,6 +211,7 @@ int main(void)
 		cmocka_unit_test(reserve_goes_on_behind_the_blocks_of_a_late_extend),
 		cmocka_unit_test(a_cut_gives_back_what_a_late_extend_brought),
 		cmocka_unit_test(a_flood_of_late_answers_does_not_move_the_deadline),
+		cmocka_unit_test(a_daemon_that_dies_in_the_middle_of_attach_leaves_nothing_behind),
 		cmocka_unit_test(a_match_is_never_a_sink_nor_a_block_that_this_engine_writes),
 		cmocka_unit_test(an_array_of_requests_of_a_garbage_size_is_refused_as_a_whole),
 	};

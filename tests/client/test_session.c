@@ -506,6 +506,7 @@ static void a_revoked_session_learns_it_by_one_load(void **state)
 	(void)state;
 	fake_revoke(fixture->fake);
 	assert_error(kvp_check(fixture->client), KVP_EREVOKED);
+	assert_non_null(strstr(kvp_last_error(), "revoked"));
 	assert_error(kvp_seq_reserve(seq, 1), KVP_EREVOKED);
 	assert_error(kvp_seq_stage(seq, 1, 0, 1), KVP_EREVOKED);
 	assert_error(kvp_seq_info(seq, &info), KVP_EREVOKED);

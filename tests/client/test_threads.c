@@ -95,6 +95,9 @@ static int one_life(struct worker *worker)
 	ret = kvp_seq_info(seq, &info);
 	if (!ret)
 		ret = step(worker, seq, PROMPT - info.settled, NULL);
+	/* 0: a sequence of another thread still writes what was matched. */
+	if (!ret && kvp_seq_ready(seq) < 0)
+		ret = -EIO;
 	if (!ret)
 		ret = decode(worker, seq);
 	if (!ret && below(worker, 4) == 0)
@@ -144,10 +147,39 @@ static void threads_share_a_client(void **state)
 	fixture_close(fixture);
 }
 
+static void *look_until_attached(void *arg)
+{
+	struct worker *worker = arg;
+	struct kvp_lease_info lease = {.size = sizeof(lease)};
+
+	do {
+		worker->error = kvp_check(worker->client);
+		if (!worker->error)
+			worker->error = kvp_lease_info(worker->client, &lease);
+	} while (worker->error == -KVP_ESTATE);
+	return NULL;
+}
+
+static void a_thread_sees_an_engine_that_another_attaches_whole_or_not_at_all(void **state)
+{
+	struct kvp_attach_params params = {.size = sizeof(params), .max_seqs = 4, .max_seq_tokens = 64};
+	struct fake_daemon *fake = fake_start(NULL);
+	struct worker looker = {.client = fixture_connect(fake)};
+
+	(void)state;
+	assert_int_equal(pthread_create(&looker.thread, NULL, look_until_attached, &looker), 0);
+	assert_ok(kvp_attach(looker.client, &params));
+	pthread_join(looker.thread, NULL);
+	assert_int_equal(looker.error, 0);
+	kvp_close(looker.client);
+	fake_stop(fake);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_share_a_client),
+		cmocka_unit_test(a_thread_sees_an_engine_that_another_attaches_whole_or_not_at_all),
 	};
 
 	kvt_watchdog(110);
