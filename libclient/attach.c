@@ -33,18 +33,20 @@ struct announced {
 	struct kvw_item_SEGMENT segments[MAX_SEGMENTS];
 };
 
+static bool is_known(const struct kvw_item_SEGMENT *segment)
+{
+	return segment->kind >= KVW_SEGMENT_DIRECTORY && segment->kind <= KVW_SEGMENT_POOL && !segment->shard;
+}
+
 static int check_announced(struct kvp_client *client, const struct announced *announced)
 {
 	uint32_t seen[KVW_SEGMENT_POOL + 1] = {0};
 	uint32_t i;
 
 	for (i = 0; i < announced->count; i++) {
-		const struct kvw_item_SEGMENT *segment = &announced->segments[i];
-
-		if (segment->kind < KVW_SEGMENT_DIRECTORY || segment->kind > KVW_SEGMENT_POOL ||
-		    segment->shard)
+		if (!is_known(&announced->segments[i]))
 			return kvc_break(client, "a segment of an unknown kind");
-		seen[segment->kind]++;
+		seen[announced->segments[i].kind]++;
 	}
 	for (i = KVW_SEGMENT_DIRECTORY; i <= KVW_SEGMENT_POOL; i++)
 		if (seen[i] != 1)
@@ -154,25 +156,42 @@ static int check_magic(uint32_t magic, uint32_t version, uint32_t expected_magic
 	return 0;
 }
 
+static bool lies_as_expected(const struct kvw_directory_header *directory, uint32_t blocks)
+{
+	struct kvw_directory_layout layout;
+
+	kvw_directory_layout(blocks, &layout);
+	return directory->blocks == blocks && directory->block_words == layout.block_words &&
+	       directory->buckets == layout.buckets && directory->bucket_count == layout.bucket_count;
+}
+
 static int check_headers(struct kvp_client *client)
 {
 	const struct kvw_directory_header *directory = client->maps[KVC_MAP_DIRECTORY].memory;
 	const struct kvw_channel_header *channel = client->maps[KVC_MAP_CHANNEL].memory;
-	struct kvw_directory_layout layout;
 	int ret = check_magic(directory->magic, directory->layout_version, KVW_MAGIC_DIRECTORY, "directory");
 
 	if (!ret)
 		ret = check_magic(channel->magic, channel->layout_version, KVW_MAGIC_CHANNEL, "channel");
 	if (ret)
 		return ret;
-	kvw_directory_layout(client->pool->geometry.blocks, &layout);
-	if (directory->incarnation != client->incarnation ||
-	    directory->blocks != client->pool->geometry.blocks ||
-	    directory->block_words != layout.block_words || directory->buckets != layout.buckets ||
-	    directory->bucket_count != layout.bucket_count || channel->session != client->session)
+	if (directory->incarnation != client->incarnation || channel->session != client->session ||
+	    !lies_as_expected(directory, client->pool->geometry.blocks))
 		return kvc_fail(KVP_ELAYOUT,
 				"the segments' headers do not fit the pool: library and daemon differ");
 	return 0;
+}
+
+static bool ids_are_possible(const struct kvc_pool *pool, const struct kvw_msg_ATTACH_OK *told)
+{
+	return told->engine && told->namespace_id && told->namespace_id <= UINT32_MAX && told->sink &&
+	       told->sink < pool->geometry.blocks;
+}
+
+static bool marks_are_possible(const struct kvw_msg_ATTACH_OK *told)
+{
+	return told->lease_critical <= told->lease_low && told->lease_low <= told->lease_high &&
+	       told->lease_high <= KVW_LEASE_ENTRIES;
 }
 
 static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
@@ -181,11 +200,9 @@ static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
 	struct kvw_list segments = told->segments;
 	struct kvc_lease *lease = &engine->lease;
 
-	if (!told->engine || !told->namespace_id || told->namespace_id > UINT32_MAX || !told->sink ||
-	    told->sink >= client->pool->geometry.blocks)
+	if (!ids_are_possible(client->pool, told))
 		return kvc_break(client, "an attach answer with impossible ids");
-	if (told->lease_critical > told->lease_low || told->lease_low > told->lease_high ||
-	    told->lease_high > KVW_LEASE_ENTRIES)
+	if (!marks_are_possible(told))
 		return kvc_break(client, "an attach answer with impossible lease marks");
 	engine->engine = told->engine;
 	engine->namespace_id = (uint32_t)told->namespace_id;

@@ -30,10 +30,20 @@ static void set_default(uint32_t *field, uint32_t value)
 		*field = value;
 }
 
+static int check_slot_bytes(uint32_t bytes, uint64_t slots)
+{
+	if (bytes != 4 && bytes != 8)
+		return kvc_fail(EINVAL, "kvp_batch_params.slot_bytes is %u: 4 or 8", bytes);
+	if (bytes == 4 && slots > INT32_MAX)
+		return kvc_fail(KVP_ELIMIT,
+				"slots up to %llu do not fit 4 bytes: set kvp_batch_params.slot_bytes to 8",
+				(unsigned long long)slots);
+	return 0;
+}
+
 static int check_params(const struct kvp_client *client, struct kvp_batch_params *params)
 {
 	const struct kvc_engine *engine = client->engine;
-	uint64_t slots_end = (uint64_t)client->pool->geometry.blocks * engine->block_tokens;
 	int ret;
 
 	set_default(&params->max_seqs, engine->max_seqs);
@@ -50,12 +60,10 @@ static int check_params(const struct kvp_client *client, struct kvp_batch_params
 		ret = check_limit("pad_rows", params->pad_rows, params->max_seqs);
 	if (ret)
 		return ret;
-	if (params->slot_bytes != 4 && params->slot_bytes != 8)
-		return kvc_fail(EINVAL, "kvp_batch_params.slot_bytes is %u: 4 or 8", params->slot_bytes);
-	if (params->slot_bytes == 4 && slots_end > INT32_MAX)
-		return kvc_fail(KVP_ELIMIT,
-				"slots up to %llu do not fit 4 bytes: set kvp_batch_params.slot_bytes to 8",
-				(unsigned long long)slots_end);
+	ret = check_slot_bytes(params->slot_bytes,
+			       (uint64_t)client->pool->geometry.blocks * engine->block_tokens);
+	if (ret)
+		return ret;
 	if (params->valid_tokens > INT32_MAX)
 		return kvc_fail(EINVAL, "kvp_batch_params.valid_tokens is %u, above %d", params->valid_tokens,
 				INT32_MAX);

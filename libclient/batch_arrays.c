@@ -81,16 +81,18 @@ static void drop_rows(const struct kvp_batch *batch, struct kvc_slot *slot)
 
 /* ------------------------------------------------------------------ page list */
 
+static bool grew(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t i)
+{
+	return batch->seqs[i]->stamp == slot->had[i].stamp && batch->pages[i] >= slot->had[i].pages;
+}
+
 static bool only_grew(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t changed)
 {
 	uint32_t j;
 
-	for (j = 0; j < changed; j++) {
-		uint32_t i = batch->changed[j];
-
-		if (batch->seqs[i]->stamp != slot->had[i].stamp || batch->pages[i] < slot->had[i].pages)
+	for (j = 0; j < changed; j++)
+		if (!grew(batch, slot, batch->changed[j]))
 			return false;
-	}
 	return true;
 }
 
@@ -209,18 +211,24 @@ void kvc_arrays_rows(const struct kvp_batch *batch, struct kvc_slot *slot, uint3
 
 /* ------------------------------------------------------------------ lengths */
 
+static void write_ones(const struct kvp_batch *batch, struct kvc_slot *slot)
+{
+	uint32_t i;
+
+	fill(slot->qo_lens, 1, batch->count);
+	for (i = 0; i <= batch->count; i++)
+		slot->cu_q[i] = (int32_t)i;
+	slot->ones = batch->count + 1;
+}
+
 static void ones(const struct kvp_batch *batch, struct kvc_slot *slot)
 {
 	uint32_t i;
 
 	for (i = 0; i < batch->count; i++)
 		slot->qo_offset[i] = (int32_t)batch->kv[i] - 1;
-	if (slot->ones == batch->count + 1)
-		return;
-	fill(slot->qo_lens, 1, batch->count);
-	for (i = 0; i <= batch->count; i++)
-		slot->cu_q[i] = (int32_t)i;
-	slot->ones = batch->count + 1;
+	if (slot->ones != batch->count + 1)
+		write_ones(batch, slot);
 }
 
 static void any(const struct kvp_batch *batch, struct kvc_slot *slot, const uint32_t *tokens)

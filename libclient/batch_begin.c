@@ -118,6 +118,17 @@ static void gather(const struct kvp_batch *batch, const struct kvc_slot *slot, c
 	}
 }
 
+static int check_totals(const struct kvp_batch *batch, uint64_t tokens, uint64_t attended)
+{
+	if (tokens > batch->max_tokens)
+		return kvc_fail(KVP_ELIMIT, "%llu query tokens, the batch was made for %u: raise max_tokens",
+				(unsigned long long)tokens, batch->max_tokens);
+	if (attended > INT32_MAX)
+		return kvc_fail(KVP_ELIMIT, "%llu tokens in all do not fit cu_kv's 32 bits: split the batch",
+				(unsigned long long)attended);
+	return 0;
+}
+
 /* Why a step can't begin: the whole of the checks, in order. */
 static int check_all(const struct kvp_batch *batch, const uint32_t *tokens, const struct kvc_use *use)
 {
@@ -140,13 +151,7 @@ static int check_all(const struct kvp_batch *batch, const uint32_t *tokens, cons
 		all += kvc_tokens_of(tokens, i);
 		attended += seq->staged + kvc_tokens_of(tokens, i);
 	}
-	if (all > batch->max_tokens)
-		return kvc_fail(KVP_ELIMIT, "%llu query tokens, the batch was made for %u: raise max_tokens",
-				(unsigned long long)all, batch->max_tokens);
-	if (attended > INT32_MAX)
-		return kvc_fail(KVP_ELIMIT, "%llu tokens in all do not fit cu_kv's 32 bits: split the batch",
-				(unsigned long long)attended);
-	return 0;
+	return check_totals(batch, all, attended);
 }
 
 /* Whether no count of tokens that one each may come to is too much for the slot. */

@@ -36,7 +36,8 @@ static const char *socket_path(const struct kvp_connect_params *params)
 	return path && path[0] ? path : DEFAULT_PATH;
 }
 
-static int connect_socket(const char *path, uint64_t deadline_ns, int *out_fd)
+/* The descriptor, or an error. */
+static int connect_socket(const char *path, uint64_t deadline_ns)
 {
 	int fd;
 
@@ -45,8 +46,7 @@ static int connect_socket(const char *path, uint64_t deadline_ns, int *out_fd)
 	if (fd < 0)
 		return kvc_fail(fd, "connecting to '%s': %s; does kvpoold run there?", path,
 				kvp_error_text(fd));
-	*out_fd = fd;
-	return 0;
+	return fd;
 }
 
 static int check_hello(struct kvp_client *client, const struct kvp_connect_params *params,
@@ -146,9 +146,11 @@ int kvp_connect(const struct kvp_connect_params *params, struct kvp_client **out
 	ret = create_client(&client);
 	if (ret)
 		return ret;
-	ret = connect_socket(socket_path(&own), deadline_ns, &client->control.socket_fd);
-	if (!ret)
+	ret = connect_socket(socket_path(&own), deadline_ns);
+	if (ret >= 0) {
+		client->control.socket_fd = ret;
 		ret = say_hello(client, &own, deadline_ns);
+	}
 	if (ret) {
 		kvp_close(client);
 		return ret;
@@ -189,7 +191,5 @@ uint64_t kvp_session_id(const struct kvp_client *client)
 
 int kvp_check(const struct kvp_client *client)
 {
-	int ret = kvc_check_forked(client);
-
-	return ret ? ret : kvc_check_session(client);
+	return kvc_enter(client);
 }

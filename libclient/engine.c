@@ -78,21 +78,25 @@ static int allocate_rows(struct kvc_engine *engine)
 	return create_hashers(engine);
 }
 
+static void take_plan(struct kvc_engine *engine, const struct kvc_plan *plan)
+{
+	engine->max_seqs = plan->params.max_seqs;
+	engine->max_seq_tokens = plan->params.max_seq_tokens;
+	engine->batch_tokens = plan->params.batch_tokens;
+	engine->own_hashes = plan->params.hash_bytes != 0;
+	engine->block_tokens = plan->tables.block_tokens;
+	engine->tables_params = plan->tables;
+	engine->tables = plan->layout;
+}
+
 int kvc_engine_create(struct kvp_client *client, const struct kvc_plan *plan, struct kvc_engine **out)
 {
-	const struct kvp_attach_params *params = &plan->params;
 	struct kvc_engine *engine = calloc(1, sizeof(*engine));
 	int ret;
 
 	if (!engine)
 		return kvc_fail_plain(ENOMEM, "an engine");
-	engine->max_seqs = params->max_seqs;
-	engine->max_seq_tokens = params->max_seq_tokens;
-	engine->batch_tokens = params->batch_tokens;
-	engine->block_tokens = plan->tables.block_tokens;
-	engine->own_hashes = params->hash_bytes != 0;
-	engine->tables_params = plan->tables;
-	engine->tables = plan->layout;
+	take_plan(engine, plan);
 	engine->doorbell_fd = -1;
 	engine->owed_head = engine->owed_tail = -1;
 	pthread_mutex_init(&engine->probe_lock, NULL);

@@ -19,11 +19,23 @@
 /* A granted block into its place; into the lease when the extend was given up and the place may be taken. */
 static int note_block(struct kvp_client *client, uint32_t row, uint32_t index)
 {
-	struct kvw_answer answer = kvc_load_answer(&kvc_row_answers(client, row)[index]);
+	const struct kvw_answer *answer = &kvc_row_answers(client, row)[index];
+	struct kvw_answer copy;
 
 	if (!client->engine->rows[row].extending)
-		return kvc_lease_add(client, answer.id, answer.generation);
-	return kvc_row_grant(client, row, index, &answer);
+		return kvc_lease_add(client, answer);
+	copy = kvc_load_answer(answer);
+	return kvc_row_grant(client, row, index, &copy);
+}
+
+static int note_blocks(struct kvp_client *client, uint32_t row, uint32_t first, uint32_t count)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < count && !ret; i++)
+		ret = note_block(client, row, first + i);
+	return ret;
 }
 
 int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
@@ -31,13 +43,11 @@ int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 {
 	struct kvc_engine *engine = client->engine;
 	struct kvc_row *cold = &engine->rows[op->row];
-	uint32_t i;
-	int ret = 0;
+	int ret;
 
 	if (completion->granted != (completion->status ? 0 : op->count))
 		return kvc_break(client, "an EXTEND answer with another count than asked");
-	for (i = 0; i < completion->granted && !ret; i++)
-		ret = note_block(client, op->row, op->first + i);
+	ret = note_blocks(client, op->row, op->first, completion->granted);
 	if (ret || !cold->extending)
 		return ret;
 	cold->extending = false;
@@ -128,14 +138,12 @@ static int extend(struct kvp_seq *seq, uint64_t tokens, uint64_t deadline_ns)
 
 int kvp_seq_extend(struct kvp_seq *seq, uint32_t tokens, uint32_t timeout_ms)
 {
-	uint64_t deadline_ns = kvw_deadline_ns(timeout_ms);
-	struct kvp_client *client = seq->client;
 	int ret = kvc_enter_seq(seq);
 
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&client->lock);
-	ret = extend(seq, tokens, deadline_ns);
-	pthread_mutex_unlock(&client->lock);
+	pthread_mutex_lock(&seq->client->lock);
+	ret = extend(seq, tokens, kvw_deadline_ns(timeout_ms));
+	pthread_mutex_unlock(&seq->client->lock);
 	return ret;
 }

@@ -82,23 +82,23 @@ int kvc_lease_check_foreign(struct kvp_client *client, int32_t id, uint64_t gene
 
 int kvc_lease_adopt(struct kvp_client *client, int32_t id, uint64_t generation)
 {
-	struct kvc_lease *lease = &client->engine->lease;
+	struct kvc_block *blocks = client->engine->lease.blocks;
+	int ret = kvc_lease_check_foreign(client, id, generation, "a block that is not the pool's to grant");
 
-	if (!is_data(client->pool, id) || !generation)
-		return kvc_break(client, "a block id outside the pool");
-	if (lease->blocks[id].owned != KVC_FOREIGN)
-		return kvc_break(client, "a block that it has granted already");
-	lease->blocks[id].generation = generation;
-	lease->blocks[id].owned = KVC_IN_ROW;
+	if (ret)
+		return ret;
+	blocks[id].generation = generation;
+	blocks[id].owned = KVC_IN_ROW;
 	return 0;
 }
 
-int kvc_lease_add(struct kvp_client *client, int32_t id, uint64_t generation)
+int kvc_lease_add(struct kvp_client *client, const struct kvw_answer *granted)
 {
-	int ret = kvc_lease_adopt(client, id, generation);
+	struct kvw_answer answer = kvc_load_answer(granted);
+	int ret = kvc_lease_adopt(client, answer.id, answer.generation);
 
 	if (!ret)
-		push_free(&client->engine->lease, id);
+		push_free(&client->engine->lease, answer.id);
 	return ret;
 }
 
@@ -313,31 +313,35 @@ void kvc_lease_pump(struct kvp_client *client)
 	}
 }
 
-int kvc_lease_answer(struct kvp_client *client, uint32_t count, int status, uint64_t available)
+/* All or nothing: ask for what there is next time, for one at least, so that the end of the drought is seen. */
+static uint32_t most_after(int status, uint64_t available)
 {
-	struct kvc_engine *engine = client->engine;
-	struct kvc_lease *lease = &engine->lease;
-	const struct kvw_answer *answers = kvc_tables_at(client, engine->tables.lease, 0, 0);
+	if (!status)
+		return UINT32_MAX;
+	if (status != -KVP_ENOBLOCKS || !available)
+		return 1;
+	return available < UINT32_MAX ? (uint32_t)available : UINT32_MAX - 1;
+}
+
+static int add_granted(struct kvp_client *client, uint32_t count)
+{
+	const struct kvw_answer *answers = kvc_tables_at(client, client->engine->tables.lease, 0, 0);
 	uint32_t i;
 	int ret = 0;
+
+	for (i = 0; i < count && !ret; i++)
+		ret = kvc_lease_add(client, &answers[i]);
+	return ret;
+}
+
+int kvc_lease_answer(struct kvp_client *client, uint32_t count, int status, uint64_t available)
+{
+	struct kvc_lease *lease = &client->engine->lease;
 
 	lease->asking = false;
 	lease->coming = 0;
 	lease->refusal = status;
-	if (status)
-		lease->retry_ns = kvw_now_ns() + RETRY_NS;
-	/* All or nothing: ask for what there is next time, for one at least, so that the end of the drought is seen. */
-	lease->ask_most = !status                   ? UINT32_MAX
-			  : available >= UINT32_MAX ? UINT32_MAX - 1
-						    : (uint32_t)available;
-	if (status && status != -KVP_ENOBLOCKS)
-		lease->ask_most = 1;
-	if (!lease->ask_most)
-		lease->ask_most = 1;
-	for (i = 0; i < count && !ret; i++) {
-		struct kvw_answer answer = kvc_load_answer(&answers[i]);
-
-		ret = kvc_lease_add(client, answer.id, answer.generation);
-	}
-	return ret;
+	lease->ask_most = most_after(status, available);
+	lease->retry_ns = kvw_now_ns() + RETRY_NS;
+	return add_granted(client, count);
 }

@@ -18,6 +18,7 @@
 
 struct kvp_client;
 struct kvc_engine;
+struct kvw_answer;
 
 enum kvc_owned { KVC_FOREIGN, KVC_IN_ROW, KVC_FREE, KVC_DRAINING };
 
@@ -69,8 +70,8 @@ struct kvc_lease {
 
 void kvc_lease_init(struct kvc_lease *lease, struct kvc_block *blocks);
 
-/* A granted block: -KVP_EPROTO when it is ours already. */
-int kvc_lease_add(struct kvp_client *client, int32_t id, uint64_t generation);
+/* A granted block, as it lies in the tables: -KVP_EPROTO when it is ours already. */
+int kvc_lease_add(struct kvp_client *client, const struct kvw_answer *granted);
 /* Takes one for a row, or -1. */
 int32_t kvc_lease_take(struct kvc_engine *engine, uint64_t *out_generation);
 /* A granted block that goes straight into a row. */

@@ -68,6 +68,15 @@ static int lease_holds(struct kvp_client *client, void *arg)
 	return 0;
 }
 
+static int fail_wait(const struct kvc_lease *lease, uint32_t blocks, uint32_t timeout_ms)
+{
+	int why = lease->refusal;
+
+	return kvc_fail(why ? why : ETIMEDOUT, "the lease holds %u of %u blocks after %u ms%s%s",
+			lease->free_count, blocks, timeout_ms, why ? ": " : "",
+			why ? kvp_error_text(why) : "");
+}
+
 int kvp_lease_wait(struct kvp_client *client, uint32_t blocks, uint32_t timeout_ms)
 {
 	uint64_t deadline_ns = kvw_deadline_ns(timeout_ms);
@@ -87,10 +96,7 @@ int kvp_lease_wait(struct kvp_client *client, uint32_t blocks, uint32_t timeout_
 	/* Another waiter sets it again at its next look. */
 	lease->wanted = 0;
 	if (ret == -ETIMEDOUT)
-		ret = kvc_fail(lease->refusal ? lease->refusal : ETIMEDOUT,
-			       "the lease holds %u of %u blocks after %u ms%s%s", lease->free_count, blocks,
-			       timeout_ms, lease->refusal ? ": " : "",
-			       lease->refusal ? kvp_error_text(lease->refusal) : "");
+		ret = fail_wait(lease, blocks, timeout_ms);
 	pthread_mutex_unlock(&client->lock);
 	return ret;
 }
@@ -98,14 +104,14 @@ int kvp_lease_wait(struct kvp_client *client, uint32_t blocks, uint32_t timeout_
 /* One DRAIN: the daemon answers when it has taken the ring up to `tail`. */
 static int drain_once(struct kvp_client *client, uint64_t deadline_ns, uint32_t tail)
 {
-	struct kvw_msg_DRAIN request = {.tail = tail};
+	const struct kvw_msg_DRAIN ask = {.tail = tail};
 	union kvw_any answer;
 	int ret = kvc_control_begin(client, deadline_ns);
 
-	if (!ret) {
-		ret = kvc_control_call(client, deadline_ns, KVW_MSG_DRAIN, &request, &answer, NULL, NULL);
-		kvc_control_end(client);
-	}
+	if (ret)
+		return ret;
+	ret = kvc_control_call(client, deadline_ns, KVW_MSG_DRAIN, &ask, &answer, NULL, NULL);
+	kvc_control_end(client);
 	return ret;
 }
 

@@ -46,8 +46,8 @@ static int reserve(uint64_t bytes, const char *what, struct kvc_mapping *out)
 	return 0;
 }
 
-static int map_at(struct kvc_mapping *mapping, uint64_t bytes, int protection, int flags, int fd,
-		  const char *what)
+static int map_there(const struct kvc_mapping *mapping, uint64_t bytes, int protection, int flags, int fd,
+		     const char *what)
 {
 	if (mmap(mapping->memory, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return kvc_fail(errno, "mapping %llu bytes of the %s: %s", (unsigned long long)bytes, what,
@@ -57,39 +57,33 @@ static int map_at(struct kvc_mapping *mapping, uint64_t bytes, int protection, i
 	return 0;
 }
 
-int kvc_map_segment(int fd, uint64_t bytes, int writable, const char *what, struct kvc_mapping *out)
+static int map_fresh(uint64_t bytes, int protection, int flags, int fd, const char *what,
+		     struct kvc_mapping *out)
 {
-	struct kvc_mapping mapping;
-	int ret = check_segment(fd, bytes, what);
+	struct kvc_mapping mapping = {0};
+	int ret = reserve(bytes, what, &mapping);
 
 	if (!ret)
-		ret = reserve(bytes, what, &mapping);
+		ret = map_there(&mapping, bytes, protection, flags, fd, what);
 	if (ret)
-		return ret;
-	ret = map_at(&mapping, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, what);
-	if (ret) {
 		kvc_unmap(&mapping);
-		return ret;
-	}
-	*out = mapping;
-	return 0;
+	else
+		*out = mapping;
+	return ret;
+}
+
+int kvc_map_segment(int fd, uint64_t bytes, int writable, const char *what, struct kvc_mapping *out)
+{
+	int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+	int ret = check_segment(fd, bytes, what);
+
+	return ret ? ret : map_fresh(bytes, protection, MAP_SHARED, fd, what, out);
 }
 
 int kvc_map_private(uint64_t bytes, const char *what, struct kvc_mapping *out)
 {
-	struct kvc_mapping mapping;
-	int ret = reserve(bytes, what, &mapping);
-
-	if (ret)
-		return ret;
-	ret = map_at(&mapping, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		     what);
-	if (ret) {
-		kvc_unmap(&mapping);
-		return ret;
-	}
-	*out = mapping;
-	return 0;
+	return map_fresh(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, what,
+			 out);
 }
 
 void kvc_unmap(struct kvc_mapping *mapping)

@@ -16,25 +16,33 @@
 #include "refused.h"
 #include "rows.h"
 
+static int check_extra(const struct kvp_extra_key *key, uint32_t i)
+{
+	if (key->domain < KVP_EXTRA_SALT || key->domain > KVP_EXTRA_MULTIMODAL)
+		return kvc_fail(EINVAL, "extra key %u has the unknown domain %u: KVP_EXTRA_*", i,
+				key->domain);
+	if (key->length && !key->bytes)
+		return kvc_fail(EINVAL, "extra key %u has no bytes", i);
+	return 0;
+}
+
 static int check_extras(const struct kvp_open_request *request)
 {
 	uint64_t bytes = 0;
 	uint32_t i;
+	int ret;
 
 	if (request->extra_count > KVC_MAX_EXTRAS)
-		return kvc_fail(KVP_ELIMIT, "%u extra keys, at most %u are allowed", request->extra_count,
-				KVC_MAX_EXTRAS);
+		return kvc_fail(KVP_ELIMIT, "%u extra keys, at most %u are allowed: give a digest of all",
+				request->extra_count, KVC_MAX_EXTRAS);
 	if (request->extra_count && !request->extras)
 		return kvc_fail(EINVAL, "kvp_open_request.extras is NULL, extra_count is %u",
 				request->extra_count);
 	for (i = 0; i < request->extra_count; i++) {
-		const struct kvp_extra_key *key = &request->extras[i];
-
-		if (key->domain < KVP_EXTRA_SALT || key->domain > KVP_EXTRA_MULTIMODAL)
-			return kvc_fail(EINVAL, "extra key %u has the unknown domain %u", i, key->domain);
-		if (key->length && !key->bytes)
-			return kvc_fail(EINVAL, "extra key %u has no bytes", i);
-		bytes += key->length;
+		ret = check_extra(&request->extras[i], i);
+		if (ret)
+			return ret;
+		bytes += request->extras[i].length;
 	}
 	if (bytes > KVC_MAX_EXTRA_BYTES)
 		return kvc_fail(KVP_ELIMIT, "extra keys of %llu bytes, at most %u are allowed: give digests",
@@ -93,12 +101,11 @@ uint32_t kvc_open_match(const struct kvp_client *client, const struct kvp_open_r
 {
 	const struct kvc_engine *engine = client->engine;
 	uint32_t most = request->max_cached_tokens;
-	uint32_t full = request->token_count / engine->block_tokens;
+	uint32_t tokens = request->token_count;
+	uint32_t full = engine->own_hashes ? request->hash_count : tokens / engine->block_tokens;
 
 	if (!most)
-		most = request->token_count ? request->token_count - 1 : 0;
-	if (engine->own_hashes)
-		full = kvc_min(full, request->hash_count);
+		most = tokens ? tokens - 1 : 0;
 	return kvc_min(most / engine->block_tokens, full);
 }
 
@@ -119,6 +126,15 @@ static void copy_extras(struct kvc_row *cold, const struct kvp_open_request *req
 	cold->extra_count = request->extra_count;
 }
 
+static void copy_tokens(struct kvp_seq *seq, const struct kvp_open_request *request)
+{
+	seq->prompt = request->token_count;
+	if (!request->tokens || !request->token_count)
+		return;
+	memcpy(seq->tokens, request->tokens, (size_t)request->token_count * sizeof(uint32_t));
+	seq->known = request->token_count;
+}
+
 int kvc_open_fill(struct kvp_seq *seq, const struct kvp_open_request *request)
 {
 	const struct kvc_engine *engine = kvc_seq_engine(seq);
@@ -126,11 +142,7 @@ int kvc_open_fill(struct kvp_seq *seq, const struct kvp_open_request *request)
 	uint32_t full = request->token_count / engine->block_tokens;
 	int ret = 0;
 
-	seq->prompt = request->token_count;
-	if (request->tokens && request->token_count) {
-		memcpy(seq->tokens, request->tokens, (size_t)request->token_count * sizeof(uint32_t));
-		seq->known = request->token_count;
-	}
+	copy_tokens(seq, request);
 	copy_extras(cold, request);
 	if (engine->own_hashes) {
 		full = request->hash_count;
@@ -144,11 +156,26 @@ int kvc_open_fill(struct kvp_seq *seq, const struct kvp_open_request *request)
 	return ret;
 }
 
+/*
+ * How many blocks the row wants: in all, and new ones at most. What is to be reserved lies behind the match, wherever that ends: as far as
+ * the row goes.
+ */
+static void note_asked(const struct kvc_engine *engine, struct kvc_row *cold,
+		       const struct kvp_open_request *request)
+{
+	uint32_t tokens = request->reserve_tokens ? request->reserve_tokens : request->token_count;
+
+	if (tokens == UINT32_MAX)
+		return;
+	cold->asked_all = cold->asked_new = engine->tables_params.row_blocks;
+	*(request->reserve_tokens ? &cold->asked_new : &cold->asked_all) =
+		kvc_blocks_for(tokens, engine->block_tokens);
+}
+
 int kvc_open_post(struct kvp_client *client, struct kvp_seq *seq, const struct kvp_open_request *request)
 {
 	struct kvc_engine *engine = client->engine;
 	struct kvc_row *cold = kvc_seq_row(seq);
-	uint32_t row_blocks = engine->tables_params.row_blocks;
 	struct kvw_request record = {
 		.type = KVW_REQUEST_OPEN,
 		.row = seq->row,
@@ -158,14 +185,7 @@ int kvc_open_post(struct kvp_client *client, struct kvp_seq *seq, const struct k
 	};
 	int ret;
 
-	if (request->reserve_tokens == 0) {
-		cold->asked_all = kvc_blocks_for(request->token_count, engine->block_tokens);
-		cold->asked_new = row_blocks;
-	} else if (request->reserve_tokens != UINT32_MAX) {
-		/* Behind the match, wherever it ends: as far as the row goes. */
-		cold->asked_all = row_blocks;
-		cold->asked_new = kvc_blocks_for(request->reserve_tokens, engine->block_tokens);
-	}
+	note_asked(engine, cold, request);
 	record.arg0 = cold->asked_all;
 	record.arg1 = cold->asked_new;
 	ret = kvc_post_asking(client, &record);
@@ -233,9 +253,9 @@ static int check_open(struct kvp_client *client, const struct kvc_op *op,
 	const struct kvc_row *cold = &client->engine->rows[op->row];
 	uint32_t matched = completion->matched;
 	uint32_t wanted = cold->asked_all > matched ? cold->asked_all - matched : 0;
-	uint32_t granted = kvc_min(wanted, cold->asked_new);
 
-	if (!completion->hold || matched > op->first || completion->granted != granted)
+	if (!completion->hold || matched > op->first ||
+	    completion->granted != kvc_min(wanted, cold->asked_new))
 		return kvc_break(client, "an OPEN answer with impossible counts");
 	return 0;
 }

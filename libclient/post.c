@@ -23,6 +23,17 @@ static int post(struct kvp_client *client, struct kvw_request *record, uint32_t 
 	return kvw_ring_post(&engine->requests, record);
 }
 
+static struct kvc_op op_of(const struct kvw_request *record)
+{
+	return (struct kvc_op){
+		.ticket = record->ticket,
+		.type = record->type,
+		.row = record->row,
+		.first = record->first,
+		.count = record->count,
+	};
+}
+
 int kvc_post_asking(struct kvp_client *client, struct kvw_request *record)
 {
 	struct kvc_engine *engine = client->engine;
@@ -36,13 +47,7 @@ int kvc_post_asking(struct kvp_client *client, struct kvw_request *record)
 	ret = post(client, record, KVC_RING_KEPT);
 	if (ret)
 		return ret;
-	*op = (struct kvc_op){
-		.ticket = record->ticket,
-		.type = record->type,
-		.row = record->row,
-		.first = record->first,
-		.count = record->count,
-	};
+	*op = op_of(record);
 	engine->next_ticket++;
 	engine->outstanding++;
 	return 0;

@@ -95,18 +95,9 @@ static int read_duplicate(struct kvp_client *client, const struct kvw_answer *an
 	return ret ? ret : 1;
 }
 
-static void note_published(struct kvp_client *client, uint32_t row, uint32_t index,
+static void note_duplicate(struct kvc_row *cold, struct kvc_cell *cell, uint32_t index,
 			   const struct kvw_answer *duplicate)
 {
-	struct kvc_engine *engine = client->engine;
-	struct kvc_row *cold = &engine->rows[row];
-	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
-
-	cell->flags |= KVC_CELL_PUBLISHED;
-	if (!duplicate) {
-		kvc_lease_forget(engine, cell->id);
-		return;
-	}
 	cell->flags |= KVC_CELL_DUPLICATE;
 	cell->canonical_id = duplicate->id;
 	cell->canonical_generation = duplicate->generation;
@@ -114,6 +105,18 @@ static void note_published(struct kvp_client *client, uint32_t row, uint32_t ind
 	cold->duplicates++;
 	if (!cold->swaps++ || cold->swap_first > index)
 		cold->swap_first = index;
+}
+
+static void note_published(struct kvp_client *client, uint32_t row, uint32_t index,
+			   const struct kvw_answer *duplicate)
+{
+	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
+
+	cell->flags |= KVC_CELL_PUBLISHED;
+	if (duplicate)
+		note_duplicate(&client->engine->rows[row], cell, index, duplicate);
+	else
+		kvc_lease_forget(client->engine, cell->id);
 }
 
 static int note_position(struct kvp_client *client, uint32_t row, uint32_t index,
@@ -132,15 +135,14 @@ static int note_position(struct kvp_client *client, uint32_t row, uint32_t index
 /* From the first refused block on, all stay private. Publishes on their way will be refused too: each names the length that the hold should have. */
 static void note_refusal(struct kvp_client *client, uint32_t row, uint32_t published_end, int status)
 {
-	struct kvc_engine *engine = client->engine;
-	struct kvc_row *cold = &engine->rows[row];
+	struct kvc_row *cold = &client->engine->rows[row];
 
 	if (!cold->status)
 		cold->status = status;
 	cold->stopped = true;
 	cold->posted = kvc_min(cold->posted, published_end);
-	kvc_mirror_committed(engine, row, cold->posted);
-	kvc_note(engine, row, KVC_INBOX_REFUSED);
+	kvc_mirror_committed(client->engine, row, cold->posted);
+	kvc_note(client->engine, row, KVC_INBOX_REFUSED);
 }
 
 static void after_answer(struct kvp_client *client, uint32_t row)
@@ -153,22 +155,31 @@ static void after_answer(struct kvp_client *client, uint32_t row)
 		kvc_close_advance(client, row);
 }
 
+static int note_positions(struct kvp_client *client, uint32_t row, uint32_t first, uint32_t end,
+			  uint32_t *duplicates)
+{
+	const struct kvw_answer *answers = kvc_row_answers(client, row);
+	uint32_t i;
+	int ret = 0;
+
+	for (i = first; !ret && i < end; i++)
+		ret = note_position(client, row, i, &answers[i], duplicates);
+	return ret;
+}
+
 int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
 		       const struct kvw_completion *completion)
 {
 	struct kvc_engine *engine = client->engine;
 	struct kvc_row *cold = &engine->rows[op->row];
-	const struct kvw_answer *answers = kvc_row_answers(client, op->row);
 	uint32_t done = completion->granted;
 	uint32_t duplicates = 0;
-	uint32_t i;
-	int ret = 0;
+	int ret;
 
 	if (done > op->count || completion->matched > done || (!completion->status && done != op->count))
 		return kvc_break(client, "a PUBLISH answer with impossible counts");
 	cold->pending--;
-	for (i = op->first; !ret && i < op->first + done; i++)
-		ret = note_position(client, op->row, i, &answers[i], &duplicates);
+	ret = note_positions(client, op->row, op->first, op->first + done, &duplicates);
 	if (ret)
 		return ret;
 	if (duplicates != completion->matched)
@@ -193,6 +204,12 @@ static void swap_one(struct kvp_seq *seq, struct kvc_cell *cell, uint32_t index)
 	cell->flags &= (uint16_t)~KVC_CELL_DUPLICATE;
 }
 
+static bool is_canonical_complete(const struct kvc_engine *engine, const struct kvc_cell *cell)
+{
+	return kvc_block_word(engine, cell->canonical_id) ==
+	       kvw_block_word(cell->canonical_generation, KVW_BLOCK_CACHED);
+}
+
 static void converge(struct kvp_seq *seq)
 {
 	struct kvc_engine *engine = kvc_seq_engine(seq);
@@ -205,8 +222,7 @@ static void converge(struct kvp_seq *seq)
 		if (!(cells[i].flags & KVC_CELL_DUPLICATE))
 			continue;
 		/* In order: a block is complete no earlier than those before it. */
-		if (kvc_block_word(engine, cells[i].canonical_id) !=
-		    kvw_block_word(cells[i].canonical_generation, KVW_BLOCK_CACHED))
+		if (!is_canonical_complete(engine, &cells[i]))
 			break;
 		swap_one(seq, &cells[i], i);
 		cold->swaps--;
@@ -237,4 +253,13 @@ void kvc_read_inbox(struct kvp_seq *seq)
 		converge(seq);
 	atomic_store_explicit(&seq->inbox, cold->swaps ? KVC_INBOX_DUPLICATE : 0, memory_order_relaxed);
 	pthread_mutex_unlock(&client->lock);
+}
+
+int kvc_enter_seq_and_read(struct kvp_seq *seq)
+{
+	int ret = kvc_enter_seq(seq);
+
+	if (!ret && atomic_load_explicit(&seq->inbox, memory_order_relaxed))
+		kvc_read_inbox(seq);
+	return ret;
 }

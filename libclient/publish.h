@@ -29,5 +29,7 @@ int kvc_publish_hash(struct kvp_seq *seq, uint32_t from, uint32_t to);
 
 /* Takes notes out of the inbox; moves the row to canonical copies where no launched step reads the old ones any more. Takes the lock. */
 void kvc_read_inbox(struct kvp_seq *seq);
+/* kvc_enter_seq(), and reads the inbox when something lies in it. */
+int kvc_enter_seq_and_read(struct kvp_seq *seq);
 
 #endif

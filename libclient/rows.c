@@ -29,10 +29,21 @@ static void reset_row(struct kvc_row *cold)
 	cold->owed_next = cold->open_next = -1;
 }
 
+static struct kvp_seq *take_row(struct kvc_engine *engine)
+{
+	uint32_t row = engine->free_rows[--engine->free_row_count];
+	struct kvp_seq *seq = &engine->seqs[row];
+
+	engine->open_seqs++;
+	reset_row(&engine->rows[row]);
+	reset_seq(seq, ++engine->stamp);
+	seq->state = KVC_ROW_OPENING;
+	return seq;
+}
+
 int kvc_row_claim(struct kvp_client *client, struct kvp_seq **out)
 {
 	struct kvc_engine *engine = client->engine;
-	uint32_t row;
 
 	if (engine->open_seqs >= engine->max_seqs)
 		return kvc_fail(
@@ -44,12 +55,7 @@ int kvc_row_claim(struct kvp_client *client, struct kvp_seq **out)
 			KVP_EBACKLOG,
 			"all %u rows are in use: closed sequences still wait for the daemon's last answers",
 			engine->tables_params.rows);
-	row = engine->free_rows[--engine->free_row_count];
-	engine->open_seqs++;
-	reset_row(&engine->rows[row]);
-	reset_seq(&engine->seqs[row], ++engine->stamp);
-	engine->seqs[row].state = KVC_ROW_OPENING;
-	*out = &engine->seqs[row];
+	*out = take_row(engine);
 	return 0;
 }
 

@@ -45,25 +45,30 @@ int kvp_seq_info(const struct kvp_seq *seq, struct kvp_seq_info *out)
 	return kvc_params_write(out, &info, sizeof(info), "kvp_seq_info");
 }
 
+/* A duplicate's writer is the canonical block's, which the row does not have yet. */
+static struct kvp_block_info block_info(const struct kvp_seq *seq, uint32_t index)
+{
+	const struct kvc_cell *cell = &kvc_row_cells(seq->client, seq->row)[index];
+
+	return (struct kvp_block_info){
+		.id = cell->id,
+		.generation = cell->generation,
+		.writer = cell->flags & KVC_CELL_DUPLICATE ? seq->client->session : cell->writer,
+		.flags = cell->flags & (KVP_BLOCK_MATCHED | KVP_BLOCK_COMING | KVP_BLOCK_PUBLISHED),
+	};
+}
+
 int kvp_seq_block(const struct kvp_seq *seq, uint32_t index, struct kvp_block_info *out)
 {
 	struct kvp_block_info info;
-	const struct kvc_cell *cell;
 	int ret = kvc_enter_seq(seq);
 
 	if (ret)
 		return ret;
 	if (index >= seq->blocks)
 		return kvc_fail(EINVAL, "block %u of a sequence of %u blocks", index, seq->blocks);
-	cell = &kvc_row_cells(seq->client, seq->row)[index];
 	pthread_mutex_lock(&seq->client->lock);
-	info = (struct kvp_block_info){
-		.id = cell->id,
-		.generation = cell->generation,
-		/* A duplicate's writer is the canonical block's, which the row does not have yet. */
-		.writer = cell->flags & KVC_CELL_DUPLICATE ? seq->client->session : cell->writer,
-		.flags = cell->flags & (KVP_BLOCK_MATCHED | KVP_BLOCK_COMING | KVP_BLOCK_PUBLISHED),
-	};
+	info = block_info(seq, index);
 	pthread_mutex_unlock(&seq->client->lock);
 	return kvc_params_write(out, &info, sizeof(info), "kvp_block_info");
 }
@@ -76,11 +81,23 @@ const int32_t *kvp_seq_blocks(const struct kvp_seq *seq)
 	return kvc_enter_seq(seq) ? NULL : seq->ids;
 }
 
+/* 1: complete, 0: still written, -KVP_ELOST. */
+static int is_complete(const struct kvp_seq *seq, const struct kvc_cell *cell, uint32_t index)
+{
+	uint64_t word = kvc_block_word(kvc_seq_engine(seq), cell->id);
+
+	if (word == kvw_block_word(cell->generation, KVW_BLOCK_CACHED))
+		return 1;
+	if (word == kvw_block_word(cell->generation, KVW_BLOCK_PENDING))
+		return 0;
+	return kvc_fail(KVP_ELOST, "the writer of block %u (id %d) did not complete it: close, open again",
+			index, cell->id);
+}
+
 int kvp_seq_ready(const struct kvp_seq *seq)
 {
 	const struct kvc_cell *cells;
 	uint32_t i, matched;
-	uint64_t word;
 	int ready = 1;
 	int ret = kvc_enter_seq(seq);
 
@@ -89,19 +106,11 @@ int kvp_seq_ready(const struct kvp_seq *seq)
 	/* Matched positions come first; answers, which other threads take in, touch only what is behind them. */
 	matched = kvc_seq_row(seq)->matched;
 	cells = kvc_row_cells(seq->client, seq->row);
-	for (i = 0; i < matched; i++) {
-		if (!(cells[i].flags & KVC_CELL_COMING))
-			continue;
-		word = kvc_block_word(kvc_seq_engine(seq), cells[i].id);
-		if (word == kvw_block_word(cells[i].generation, KVW_BLOCK_PENDING))
-			ready = 0;
-		else if (word != kvw_block_word(cells[i].generation, KVW_BLOCK_CACHED))
-			return kvc_fail(KVP_ELOST,
-					"the writer of block %u (id %d) did not complete it: close the "
-					"sequence, open it again",
-					i, cells[i].id);
+	for (i = 0; i < matched && ret >= 0; i++) {
+		ret = cells[i].flags & KVC_CELL_COMING ? is_complete(seq, &cells[i], i) : 1;
+		ready &= ret;
 	}
-	return ready;
+	return ret < 0 ? ret : ready;
 }
 
 /* ------------------------------------------------------------------ room */
@@ -150,24 +159,29 @@ void kvc_reserve_append(struct kvp_seq *const *seqs, const uint32_t *needs, uint
 		kvc_lease_pump(seqs[0]->client);
 }
 
+/* Under the lock. */
+static int reserve(struct kvp_seq *seq, uint32_t tokens)
+{
+	uint32_t need;
+	int ret = kvc_reserve_check(seq, tokens, &need);
+
+	if (!ret && need > kvc_seq_engine(seq)->lease.free_count)
+		return kvc_reserve_fail(kvc_seq_engine(seq), need);
+	if (!ret && need)
+		kvc_reserve_append(&seq, &need, 1);
+	return ret;
+}
+
 int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens)
 {
-	struct kvp_client *client = seq->client;
-	uint32_t need;
-	int ret = kvc_enter_seq(seq);
+	int ret = kvc_enter_seq_and_read(seq);
 
 	if (ret)
 		return ret;
-	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
-		kvc_read_inbox(seq);
-	pthread_mutex_lock(&client->lock);
-	kvc_pump(client);
-	ret = kvc_reserve_check(seq, tokens, &need);
-	if (!ret && need > client->engine->lease.free_count)
-		ret = kvc_reserve_fail(client->engine, need);
-	else if (!ret && need)
-		kvc_reserve_append(&seq, &need, 1);
-	pthread_mutex_unlock(&client->lock);
+	pthread_mutex_lock(&seq->client->lock);
+	kvc_pump(seq->client);
+	ret = reserve(seq, tokens);
+	pthread_mutex_unlock(&seq->client->lock);
 	return ret;
 }
 
@@ -193,23 +207,23 @@ int kvc_stage_check(const struct kvp_seq *seq, uint32_t tokens, uint32_t timelin
 int kvc_step_check(uint32_t timeline, uint64_t step)
 {
 	if (timeline >= KVW_TIMELINES)
-		return kvc_fail(EINVAL, "timeline %u, there are %u", timeline, KVW_TIMELINES);
+		return kvc_fail(EINVAL, "timeline %u, the highest is %u: 0 to that", timeline,
+				KVW_TIMELINES - 1);
 	if (!step || step >= KVW_TIMELINE_POISON)
-		return kvc_fail(EINVAL, "step %llu: steps count from 1", (unsigned long long)step);
+		return kvc_fail(EINVAL,
+				"step %llu: steps count from 1 to 2^63 - 1, kvp_step_next() gives them",
+				(unsigned long long)step);
 	return 0;
 }
 
 int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step)
 {
-	int ret = kvc_enter_seq(seq);
+	int ret = kvc_enter_seq_and_read(seq);
 
 	if (!ret)
 		ret = kvc_step_check(timeline, step);
-	if (ret)
-		return ret;
-	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
-		kvc_read_inbox(seq);
-	ret = kvc_stage_check(seq, tokens, timeline, step);
+	if (!ret)
+		ret = kvc_stage_check(seq, tokens, timeline, step);
 	if (ret)
 		return ret;
 	kvc_seq_launch(seq, seq->staged + tokens, timeline, step);

@@ -87,23 +87,28 @@ static int post_truncate(struct kvp_seq *seq, uint32_t keep)
 	return ret == -KVP_EBACKLOG ? kvc_fail_ring_full("truncate") : ret;
 }
 
-static int cut_published(struct kvp_seq *seq, uint32_t tokens)
+/* The daemon reads ids and hashes of the row when it takes a PUBLISH: until then they stay. */
+static int check_cut(const struct kvp_seq *seq, bool fresh)
 {
-	struct kvc_engine *engine = kvc_seq_engine(seq);
-	uint32_t keep = tokens / seq->block_tokens;
-	uint32_t fresh = tokens % seq->block_tokens != 0;
-	uint32_t posted = kvc_seq_row(seq)->posted;
-	int ret;
-
-	/* The daemon reads ids and hashes of the row when it takes a PUBLISH: until then they stay. */
 	if (kvc_seq_row(seq)->pending)
 		return kvc_fail(KVP_EBACKLOG, "a publish of what is to be cut is still on its way: "
 					      "kvp_sync(), then truncate again");
-	if (fresh && !engine->lease.free_count)
-		return kvc_fail(
-			KVP_ELEASE,
-			"the cut goes through a published block and the lease has none to take its place");
-	ret = post_truncate(seq, keep);
+	if (fresh && !kvc_seq_engine(seq)->lease.free_count)
+		return kvc_fail(KVP_ELEASE,
+				"the cut goes through a published block and the lease has none to "
+				"take its place: kvp_lease_wait(), then truncate again");
+	return 0;
+}
+
+static int cut_published(struct kvp_seq *seq, uint32_t tokens)
+{
+	uint32_t keep = tokens / seq->block_tokens;
+	bool fresh = tokens % seq->block_tokens != 0;
+	uint32_t posted = kvc_seq_row(seq)->posted;
+	int ret = check_cut(seq, fresh);
+
+	if (!ret)
+		ret = post_truncate(seq, keep);
 	if (ret)
 		return ret;
 	give_from(seq, posted);
@@ -133,15 +138,13 @@ static int truncate_to(struct kvp_seq *seq, uint32_t tokens)
 int kvp_seq_truncate(struct kvp_seq *seq, uint32_t tokens)
 {
 	struct kvp_client *client = seq->client;
-	int ret = kvc_enter_seq(seq);
+	int ret = kvc_enter_seq_and_read(seq);
 
 	if (ret)
 		return ret;
 	if (tokens > seq->settled)
 		return kvc_fail(EINVAL, "a cut to %u tokens of a sequence with %u settled ones", tokens,
 				seq->settled);
-	if (atomic_load_explicit(&seq->inbox, memory_order_relaxed))
-		kvc_read_inbox(seq);
 	pthread_mutex_lock(&client->lock);
 	kvc_pump(client);
 	ret = truncate_to(seq, tokens);

@@ -75,10 +75,10 @@ int kvp_plane_view(const struct kvp_client *client, uint32_t plane, enum kvp_lay
 		return ret;
 	geometry = &client->pool->geometry;
 	if (plane >= geometry->plane_count)
-		return kvc_fail(EINVAL, "plane %u, the pool has %u", plane, geometry->plane_count);
+		return kvc_fail(EINVAL, "plane %u, the pool has %u, from 0 on", plane, geometry->plane_count);
 	at = &geometry->planes[plane];
 	if (wanted > KVP_LAYOUT_HND)
-		return kvc_fail(EINVAL, "unknown layout %u", wanted);
+		return kvc_fail(EINVAL, "unknown layout %u: KVP_LAYOUT_*", wanted);
 	if (wanted == KVP_LAYOUT_NATIVE)
 		wanted = at->layout;
 	if (wanted != at->layout && at->heads != 1)

@@ -54,6 +54,13 @@ static int sleep_once(struct kvp_client *client, uint32_t seen, uint64_t now_ns,
 	return ret;
 }
 
+static int fail_late(struct kvp_client *client)
+{
+	int ret = kvc_control_look(client);
+
+	return ret ? ret : kvc_fail(ETIMEDOUT, "the daemon did not answer in time: wait longer");
+}
+
 int kvc_wait(struct kvp_client *client, uint64_t deadline_ns,
 	     int (*done)(struct kvp_client *client, void *arg), void *arg)
 {
@@ -78,9 +85,7 @@ int kvc_wait(struct kvp_client *client, uint64_t deadline_ns,
 			break;
 		now_ns = kvw_now_ns();
 		if (now_ns >= deadline_ns) {
-			ret = kvc_control_look(client);
-			if (!ret)
-				ret = kvc_fail(ETIMEDOUT, "the daemon did not answer in time");
+			ret = fail_late(client);
 			break;
 		}
 		kvc_ring_doorbell(engine);
