@@ -82,11 +82,30 @@ static int lock(const char *socket_path, int *out_fd)
 	return ret;
 }
 
+/*
+ * Whether nobody holds the socket any more. Only a refusal says so: a live socket of another kind is a wrong type, one of another user
+ * may be no permission.
+ */
+static int ask_for_owner(const char *path)
+{
+	int fd = kvw_connect(path);
+
+	if (fd == -ECONNREFUSED || fd == -ENOENT)
+		return 0;
+	if (fd >= 0)
+		close(fd);
+	if (fd < 0 && fd != -EAGAIN && fd != -EPROTOTYPE)
+		return fd;
+	kvd_log_error("socket '%s': another process answers on it; end that one or choose another path",
+		      path);
+	return -EADDRINUSE;
+}
+
 /* A socket file is left by a daemon that was killed. Anything else at the path is not ours to remove. */
 static int remove_stale(const char *path)
 {
 	struct stat present;
-	int fd;
+	int ret;
 
 	if (lstat(path, &present))
 		return errno == ENOENT ? 0 : -errno;
@@ -96,16 +115,15 @@ static int remove_stale(const char *path)
 			path);
 		return -EEXIST;
 	}
-	fd = kvw_connect(path);
-	if (fd >= 0)
-		close(fd);
-	if (fd >= 0 || fd == -EAGAIN) {
+	ret = ask_for_owner(path);
+	if (!ret && unlink(path) && errno != ENOENT)
+		ret = -errno;
+	if (ret && ret != -EADDRINUSE)
 		kvd_log_error(
-			"socket '%s': another process answers on it; end that one or choose another path",
-			path);
-		return -EADDRINUSE;
-	}
-	return unlink(path) ? -errno : 0;
+			"socket '%s': what is there (of uid %u) can't be removed: %s; remove it or choose "
+			"another path",
+			path, present.st_uid, strerror(-ret));
+	return ret;
 }
 
 static int set_access(const char *path, const struct kvd_config *config)

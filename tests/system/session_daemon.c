@@ -3,10 +3,13 @@
  * The daemon's own life: its socket, its end, its next run.
  */
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,31 +49,95 @@ static void killed_daemons_socket_is_taken_over(void **state)
 	kvt_daemon_stop(daemon);
 }
 
+/* Another daemon on this one's socket, with its log, as `uid`; its exit status. */
+static int run_second(struct kvt_daemon *daemon, uid_t uid)
+{
+	struct kvt_daemon second = *daemon;
+	char socket[200] = "--socket=";
+	int status;
+
+	second.pid = fork();
+	if (!second.pid) {
+		strcat(socket, daemon->socket);
+		freopen(daemon->log, "a", stderr);
+		if (setgroups(0, NULL) && geteuid() == 0)
+			_exit(126);
+		if (setresuid(uid, uid, uid))
+			_exit(126);
+		execl(KVT_KVPOOLD, KVT_KVPOOLD, "--config=/dev/null", socket, KVT_SMALL_POOL, NULL);
+		_exit(127);
+	}
+	status = kvt_daemon_wait(&second);
+	daemon->ready_fd = -1;
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 static void second_daemon_is_refused(void **state)
 {
 	struct kvt_daemon *daemon = kvt_daemon_start(small);
-	struct kvt_daemon second = *daemon;
-	struct kvt_raw *raw;
-	int status;
 
 	(void)state;
-	pid_t pid = fork();
-	if (!pid) {
-		char socket[200] = "--socket=";
-
-		strcat(socket, daemon->socket);
-		freopen(daemon->log, "a", stderr);
-		execl(KVT_KVPOOLD, KVT_KVPOOLD, "--config=/dev/null", socket, "--set=pool.p.blocks=8", NULL);
-		_exit(127);
-	}
-	second.pid = pid;
-	status = kvt_daemon_wait(&second);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_int_equal(run_second(daemon, getuid()), 1);
 	assert_true(kvt_daemon_logged(daemon, "another kvpoold serves it"));
-	raw = kvt_raw_hello(daemon);
-	kvt_raw_close(raw);
+	kvt_raw_close(kvt_raw_hello(daemon));
 	kvt_daemon_stop(daemon);
+}
+
+/* A socket at the path of a daemon that has ended; not of a daemon's kind. */
+static int bind_foreign(const struct kvt_daemon *daemon)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, daemon->socket);
+	assert_return_code(fd, errno);
+	assert_return_code(bind(fd, (struct sockaddr *)&address, sizeof(address)), errno);
+	return fd;
+}
+
+static struct kvt_daemon *ended_daemon(void)
+{
+	struct kvt_daemon *daemon = kvt_daemon_start(small);
+
+	kill(daemon->pid, SIGTERM);
+	assert_int_equal(kvt_daemon_wait(daemon), 0);
+	return daemon;
+}
+
+static void other_programs_live_socket_is_left_alone(void **state)
+{
+	struct kvt_daemon *daemon = ended_daemon();
+	int foreign = bind_foreign(daemon);
+	struct stat before;
+	struct stat after;
+
+	(void)state;
+	assert_return_code(listen(foreign, 1), errno);
+	assert_return_code(stat(daemon->socket, &before), errno);
+	assert_int_equal(run_second(daemon, getuid()), 1);
+	assert_true(kvt_daemon_logged(daemon, "another process answers on it"));
+	assert_return_code(stat(daemon->socket, &after), errno);
+	assert_int_equal(after.st_ino, before.st_ino);
+	close(foreign);
+	kvt_daemon_kill(daemon);
+}
+
+static void stale_socket_that_cannot_be_removed_is_named(void **state)
+{
+	struct kvt_daemon *daemon = ended_daemon();
+
+	(void)state;
+	if (geteuid()) {
+		kvt_daemon_kill(daemon);
+		skip();
+	}
+	close(bind_foreign(daemon));
+	assert_return_code(chmod(daemon->dir, 01777), errno);
+	assert_return_code(chmod(daemon->socket, 0666), errno);
+	assert_int_equal(run_second(daemon, 65533), 1);
+	assert_true(kvt_daemon_logged(daemon, "(of uid 0) can't be removed: Operation not permitted"));
+	kvt_daemon_kill(daemon);
 }
 
 /* Sessions of every kind are open; the files are gone afterwards (kvt_daemon_stop() looks). */
@@ -138,6 +205,8 @@ int kvt_group_daemon(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_daemons_socket_is_taken_over),
 		cmocka_unit_test(second_daemon_is_refused),
+		cmocka_unit_test(other_programs_live_socket_is_left_alone),
+		cmocka_unit_test(stale_socket_that_cannot_be_removed_is_named),
 		cmocka_unit_test(daemon_ends_in_order_with_open_sessions),
 		cmocka_unit_test(socket_has_the_configured_mode),
 		cmocka_unit_test(pools_are_told_apart_by_name),
