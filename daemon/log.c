@@ -4,12 +4,14 @@
  */
 #include "log.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_LINE_BYTES 1024u
@@ -79,20 +81,15 @@ static int write_prefix(enum kvd_log_level level, char *line, size_t capacity)
 	return snprintf(line, capacity, "kvpoold: %s: ", levels[level].text);
 }
 
-void kvd_log(enum kvd_log_level level, const char *format, ...)
+static void write_line(enum kvd_log_level level, const char *format, va_list args)
 {
 	char text[MAX_LINE_BYTES];
 	char line[MAX_LINE_BYTES];
 	size_t used;
-	va_list args;
 	ssize_t written;
 
-	if ((int)level > max_level)
-		return;
 	pthread_once(&stream_once, look_at_stream);
-	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
 	used = (size_t)write_prefix(level, line, sizeof(line));
 	kvd_log_escape(text, line + used, sizeof(line) - used - 1);
 	used += strlen(line + used);
@@ -100,4 +97,62 @@ void kvd_log(enum kvd_log_level level, const char *format, ...)
 	/* Nothing sensible can be done when the log itself can't be written. */
 	written = write(STDERR_FILENO, line, used);
 	(void)written;
+}
+
+void kvd_log(enum kvd_log_level level, const char *format, ...)
+{
+	va_list args;
+
+	if ((int)level > max_level)
+		return;
+	va_start(args, format);
+	write_line(level, format, args);
+	va_end(args);
+}
+
+/* -------------------------------------------------------------- lines of peers */
+
+/* The second that runs, and its lines. */
+static struct {
+	time_t second;
+	uint32_t written;
+	uint64_t left_out;
+} peers;
+
+void kvd_log_peer_flush(void)
+{
+	if (peers.left_out)
+		kvd_log_warning("%" PRIu64 " lines about clients left out: more than %u in a second",
+				peers.left_out, KVD_LOG_PEER_LINES);
+	peers.left_out = 0;
+}
+
+bool kvd_log_peer_poll(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if (now.tv_sec != peers.second) {
+		kvd_log_peer_flush();
+		peers.second = now.tv_sec;
+		peers.written = 0;
+	}
+	return peers.left_out > 0;
+}
+
+void kvd_log_peer(enum kvd_log_level level, const char *format, ...)
+{
+	va_list args;
+
+	if ((int)level > max_level)
+		return;
+	kvd_log_peer_poll();
+	if (peers.written == KVD_LOG_PEER_LINES) {
+		peers.left_out++;
+		return;
+	}
+	peers.written++;
+	va_start(args, format);
+	write_line(level, format, args);
+	va_end(args);
 }

@@ -3,11 +3,15 @@
  * The daemon's log: one line an event on standard error, lower case, naming the cause; with syslog priorities ("<4>") when
  * standard error is a journal stream ($JOURNAL_STREAM). The function that first knows a cause logs it; its callers don't.
  * A line is one write of at most 1024 bytes, from any thread; what a peer said can't forge or colour one.
+ *
+ * Lines that a peer can cause at will go through kvd_log_peer(): at most KVD_LOG_PEER_LINES of them in a second, so that a storm of
+ * connections fills no disk. How many were left out is said with the next one, once their second is over.
  */
 #ifndef KVPOOL_DAEMON_LOG_H
 #define KVPOOL_DAEMON_LOG_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +19,16 @@ enum kvd_log_level { KVD_LOG_ERROR, KVD_LOG_WARNING, KVD_LOG_INFO, KVD_LOG_DEBUG
 
 void kvd_log_set_level(enum kvd_log_level level);
 void kvd_log(enum kvd_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define KVD_LOG_PEER_LINES 100u
+
+/* The loop's thread only. */
+void kvd_log_peer(enum kvd_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Says what was left out in a second that is over. True: something is still to be said when this one is. */
+bool kvd_log_peer_poll(void);
+/* Says what was left out until now. */
+void kvd_log_peer_flush(void);
+
 #define kvd_log_error(...) kvd_log(KVD_LOG_ERROR, __VA_ARGS__)
 #define kvd_log_warning(...) kvd_log(KVD_LOG_WARNING, __VA_ARGS__)
 #define kvd_log_info(...) kvd_log(KVD_LOG_INFO, __VA_ARGS__)

@@ -104,7 +104,8 @@ int kvd_peer_identify(int socket_fd, struct kvd_peer *out)
 	peer.uid = credentials.uid;
 	peer.gid = credentials.gid;
 	if (peer.uid == overflow_uid()) {
-		kvd_log_warning(
+		kvd_log_peer(
+			KVD_LOG_WARNING,
 			"refused a connection of uid %u (pid %d): it stands for every uid that this user "
 			"namespace does not map; run the client under a mapped uid",
 			peer.uid, peer.pid);

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 
 #include <kvpool/version.h>
 
@@ -24,6 +23,7 @@
 
 #include "admin.h"
 #include "log.h"
+#include "preflight.h"
 #include "session.h"
 
 /* How often time-outs and progress are looked at while nothing else asks for it. */
@@ -54,7 +54,7 @@ static uint64_t wait_us(const struct kvd_server *server)
 		now_us = kvd_now_us();
 		return now_us < server->next_poll_us ? server->next_poll_us - now_us : 0;
 	}
-	if (server->greeting || server->unfreed || populating(server))
+	if (server->greeting || server->unfreed || server->log_owed || populating(server))
 		return IDLE_WAIT_US;
 	return UINT64_MAX;
 }
@@ -109,6 +109,7 @@ static void poll_clock(struct kvd_server *server)
 		return;
 	server->next_poll_us = now_us + server->config->poll_ms * UINT64_C(1000);
 	server->polls++;
+	server->log_owed = kvd_log_peer_poll();
 	kvd_attach_memory_retry(server);
 	for (i = 0; i < server->config->pool_count; i++) {
 		struct kvd_served_pool *pool = &server->pools[i];
@@ -338,17 +339,6 @@ static int open_listener(struct kvd_server *server)
 	return ret;
 }
 
-/* As many descriptors as we are allowed: sessions need six each. */
-static void raise_descriptors(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 /*
  * From here on the heap grows rarely and never shrinks, and only tens of megabytes are mapped on their own: mapping and unmapping
  * would wait for the worker, which holds the same lock of the address space while it frees the segments of the dead.
@@ -370,7 +360,7 @@ int kvd_server_open(const struct kvd_config *config, struct kvd_server **out)
 	server->config = config;
 	server->listener = (struct kvd_listener){.fd = -1, .lock_fd = -1};
 	server->started_us = kvd_now_us();
-	raise_descriptors();
+	kvd_preflight_raise_descriptors(config);
 	ret = open_identity(server);
 	if (!ret)
 		ret = open_loop(server);
@@ -416,6 +406,7 @@ void kvd_server_close(struct kvd_server *server)
 	kvd_listener_close(&server->listener);
 	while (server->first)
 		kvd_session_abandon(server->first);
+	kvd_log_peer_flush();
 	for (i = 0; i < KVD_WORKERS; i++)
 		kvd_worker_stop(server->workers[i].worker);
 	free_unfreed(server);

@@ -63,7 +63,8 @@ struct kvd_server {
 	bool dead;                  /* a session is to be swept */
 	struct kvd_admin_job *jobs; /* checks and flushes in order; the first runs */
 	struct kvd_attach_memory *unfreed;
-	bool busy; /* the last turn left work */
+	bool busy;     /* the last turn left work */
+	bool log_owed; /* lines were left out and it was not said yet */
 	uint64_t polls;
 	uint64_t next_poll_us;
 	uint64_t started_us;

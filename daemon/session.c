@@ -185,7 +185,7 @@ static void turn_away(struct kvd_server *server, int socket, int error, const ch
 	if (length > 0)
 		kvw_send(socket, server->message, (size_t)length, NULL, 0);
 	kvd_hang_up(socket);
-	kvd_log_warning("connection refused: %s", text);
+	kvd_log_peer(KVD_LOG_WARNING, "connection refused: %s", text);
 }
 
 static bool is_admin(const struct kvd_config *config, uid_t uid)
@@ -325,7 +325,7 @@ void kvd_session_refuse(struct kvd_session *session, const struct kvw_envelope *
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	kvd_log_debug("session %" PRIu64 ": refused: %s", session->id, text);
+	kvd_log_peer(KVD_LOG_DEBUG, "session %" PRIu64 ": refused: %s", session->id, text);
 	send_error(session, request, error, text);
 }
 

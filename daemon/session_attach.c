@@ -172,7 +172,8 @@ static void become_attached(struct kvd_session *session, struct kvd_attachment *
 	session->state = KVD_SESSION_ATTACHED;
 	session->server->attached++;
 	attachment->pool->engines++;
-	kvd_log_info("session %" PRIu64 ": process %d of uid %u, '%s', is engine %" PRIu64 " of pool '%s', "
+	kvd_log_peer(KVD_LOG_INFO,
+		     "session %" PRIu64 ": process %d of uid %u, '%s', is engine %" PRIu64 " of pool '%s', "
 		     "namespace %" PRIu32,
 		     session->id, (int)session->peer.pid, session->peer.uid, session->name,
 		     attachment->engine->engine, attachment->pool->config->name, attachment->namespace_id);

@@ -87,8 +87,8 @@ int kvd_request_hello(struct kvd_session *session, const struct kvw_envelope *re
 	server->greeting--;
 	if (hello->version_max < KVW_VERSION_MAX)
 		reply.version = hello->version_max;
-	kvd_log_debug("session %" PRIu64 ": process %d of uid %u, '%s'", session->id, (int)session->peer.pid,
-		      session->peer.uid, session->name);
+	kvd_log_peer(KVD_LOG_DEBUG, "session %" PRIu64 ": process %d of uid %u, '%s'", session->id,
+		     (int)session->peer.pid, session->peer.uid, session->name);
 	kvd_session_reply(session, request, &reply);
 	return 0;
 }

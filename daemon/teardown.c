@@ -98,12 +98,12 @@ void kvd_session_end(struct kvd_session *session, bool revoked, const char *caus
 	kvd_session_forget_requests(session);
 	if (state == KVD_SESSION_ATTACHED)
 		freeze(session);
-	kvd_log(revoked                         ? KVD_LOG_WARNING
-		: state == KVD_SESSION_ATTACHED ? KVD_LOG_INFO
-						: KVD_LOG_DEBUG,
-		"session %" PRIu64 ": process %d of uid %u, '%s', %s: %s", session->id,
-		(int)session->peer.pid, session->peer.uid, session->name,
-		revoked ? "is revoked" : "has ended", cause);
+	kvd_log_peer(revoked                         ? KVD_LOG_WARNING
+		     : state == KVD_SESSION_ATTACHED ? KVD_LOG_INFO
+						     : KVD_LOG_DEBUG,
+		     "session %" PRIu64 ": process %d of uid %u, '%s', %s: %s", session->id,
+		     (int)session->peer.pid, session->peer.uid, session->name,
+		     revoked ? "is revoked" : "has ended", cause);
 }
 
 void kvd_session_peer_ended(struct kvd_session *session)
@@ -150,8 +150,8 @@ static void become_gone(struct kvd_session *session)
 
 static void finish(struct kvd_session *session)
 {
-	kvd_log_debug("session %" PRIu64 ": nothing is left of it after %" PRIu64 " us", session->id,
-		      kvd_now_us() - session->ended_us);
+	kvd_log_peer(KVD_LOG_DEBUG, "session %" PRIu64 ": nothing is left of it after %" PRIu64 " us",
+		     session->id, kvd_now_us() - session->ended_us);
 	count_end(session);
 	kvd_attachment_destroy(session);
 	session->server->ending--;

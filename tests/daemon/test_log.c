@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-static char text[8192];
+static char text[65536];
 
 static void lines_name_their_level_and_stay_below_the_limit_set(void **state)
 {
@@ -74,6 +75,49 @@ static void escapes_are_never_cut(void **state)
 	assert_int_equal(out[0], 'q');
 }
 
+static uint32_t count_lines(const char *at, const char *with)
+{
+	uint32_t count = 0;
+
+	for (at = strstr(at, with); at; at = strstr(at + 1, with))
+		count++;
+	return count;
+}
+
+static time_t this_second(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec;
+}
+
+/* Lines without a pause until the second has changed twice: one whole second is among them. */
+static void storm_of_a_peer_is_cut_and_counted(void **state)
+{
+	time_t end = this_second() + 2;
+	unsigned long long left = 0;
+	unsigned long long part;
+	uint64_t asked = 0;
+	const char *at;
+
+	(void)state;
+	captured_start();
+	for (; this_second() < end; asked++)
+		kvd_log_peer(KVD_LOG_WARNING, "peer");
+	kvd_log_error("own");
+	kvd_log_peer_flush();
+	captured_end(text, sizeof(text));
+	assert_int_equal(count_lines(text, ": own\n"), 1);
+	assert_in_range(count_lines(text, ": peer\n"), KVD_LOG_PEER_LINES, 3 * KVD_LOG_PEER_LINES);
+	for (at = strstr(text, "warning: "); at; at = strstr(at + 1, "warning: ")) {
+		if (sscanf(at, "warning: %llu lines about clients left out", &part) == 1)
+			left += part;
+	}
+	assert_true(left > 0);
+	assert_int_equal(count_lines(text, ": peer\n") + left, asked);
+}
+
 static void a_journal_gets_priorities(void **state)
 {
 	(void)state;
@@ -105,6 +149,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_peers_text_can_forge_no_line),
 		cmocka_unit_test(a_line_is_at_most_1024_bytes),
 		cmocka_unit_test(escapes_are_never_cut),
+		cmocka_unit_test(storm_of_a_peer_is_cut_and_counted),
 	};
 	const struct CMUnitTest journal[] = {cmocka_unit_test(a_journal_gets_priorities)};
 
