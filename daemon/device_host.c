@@ -11,7 +11,7 @@
  *   - Write locks: never, anywhere; the guard is in the way. So nobody can keep a session from getting its lock.
  *   - Read locks on bytes of others: those look alive until the hostile one is gone too. This delays when a dead session's blocks become
  *     free; it frees nothing early. The kernel walks locks one by one: 20,000 of them (18 s of a core to set) made the
- *     question take 1 ms.
+ *     question take 1 ms, 30,000 31 ms; proofs.h spaces the questions.
  *   - Unlock or narrow its own byte: its own blocks may be granted again while it still maps them. It could write to
  *     every block of the pool anyway (who maps a pool can spoil its bytes, never its books); others' proofs are untouched.
  *

@@ -108,7 +108,7 @@ static void poll_clock(struct kvd_server *server)
 	if (now_us < server->next_poll_us)
 		return;
 	server->next_poll_us = now_us + server->config->poll_ms * UINT64_C(1000);
-	server->polls++;
+	kvd_session_next_proofs(server);
 	server->log_owed = kvd_log_peer_poll();
 	kvd_attach_memory_retry(server);
 	for (i = 0; i < server->config->pool_count; i++) {

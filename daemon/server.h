@@ -65,7 +65,6 @@ struct kvd_server {
 	struct kvd_attach_memory *unfreed;
 	bool busy;     /* the last turn left work */
 	bool log_owed; /* lines were left out and it was not said yet */
-	uint64_t polls;
 	uint64_t next_poll_us;
 	uint64_t started_us;
 	struct kvd_turn_clock clock;

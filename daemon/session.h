@@ -69,10 +69,10 @@ struct kvd_session {
 	struct kvd_attachment *attachment;       /* ATTACHED, and ENDING until its engine is gone */
 	/* ENDING */
 	uint64_t ended_us;
-	bool revoked;        /* ended by the daemon */
-	bool died;           /* its process was gone before its blocks were */
-	bool gone;           /* to be freed by the sweep */
-	uint64_t proof_poll; /* the poll that last asked for the proof */
+	bool revoked;         /* ended by the daemon */
+	bool died;            /* its process was gone before its blocks were */
+	bool gone;            /* to be freed by the sweep */
+	uint64_t proof_round; /* of its pool, when it last asked for the proof */
 };
 
 /* A new connection: counts it, or says why not and closes it. */
@@ -137,6 +137,8 @@ struct kvd_served_pool *kvd_session_find_pool(struct kvd_session *session, const
 void kvd_session_end(struct kvd_session *session, bool revoked, const char *cause);
 /* The process has ended: with or without end of file. */
 void kvd_session_peer_ended(struct kvd_session *session);
+/* At a poll: the pools whose ending sessions have all asked for their proofs begin another round. */
+void kvd_session_next_proofs(struct kvd_server *server);
 /* One stretch of the way to the end: true when more can be done now. */
 bool kvd_session_teardown(struct kvd_session *session);
 /*

@@ -35,7 +35,7 @@ static int descriptor(struct kvd_attachment *attachment, uint32_t index, int *ou
 
 	*out_close = index == KVD_ATTACH_SEGMENTS - 1;
 	if (*out_close)
-		return pool->device->session_fd(pool->memory, attachment->lock_byte, out_fd);
+		return kvd_served_pool_session_fd(pool, attachment->lock_byte, out_fd);
 	*out_fd = shared[index];
 	return 0;
 }
@@ -94,6 +94,9 @@ int kvd_request_fds(struct kvd_session *session, const struct kvw_envelope *requ
 				   first, KVD_ATTACH_SEGMENTS, attachment->segments_sent);
 		return 0;
 	}
+	/* Its lock is dear when there are many: see proofs.h. */
+	if (!kvd_proofs_allowed(&attachment->pool->proofs, kvd_now_us()))
+		return 1;
 	send_descriptors(session, request);
 	return 0;
 }

@@ -7,7 +7,7 @@
  *   lock byte free            no descriptor and no mapping of the pool that came from this session is left:
  *                             its blocks are freed
  *
- * The three are asked for at the end itself, when the pidfd is ready, and at every poll; no timeout ever
+ * The three are asked for at the end itself, when the pidfd is ready, and at every poll (proofs.h says when less often); no timeout ever
  * stands for one of them. A client that unmaps before it closes is proved gone at its end of file.
  */
 #include <errno.h>
@@ -24,7 +24,7 @@
 
 /* More messages than a socket's buffer holds. */
 #define MAX_UNREAD_MESSAGES 1024u
-/* No poll has asked for the proof yet, or one must ask at once. */
+/* The proof was not asked for yet, or must be at once. */
 #define ASK_NOW UINT64_MAX
 
 void kvd_hang_up(int socket)
@@ -90,7 +90,7 @@ void kvd_session_end(struct kvd_session *session, bool revoked, const char *caus
 	session->state = KVD_SESSION_ENDING;
 	session->revoked = revoked;
 	session->ended_us = kvd_now_us();
-	session->proof_poll = ASK_NOW;
+	session->proof_round = ASK_NOW;
 	server->busy = true;
 	if (state == KVD_SESSION_GREETING)
 		server->greeting--;
@@ -110,8 +110,32 @@ void kvd_session_peer_ended(struct kvd_session *session)
 {
 	/* A child may keep the socket: no end of file comes then, and none is needed. */
 	kvd_session_end(session, false, "its process has ended");
-	session->proof_poll = ASK_NOW;
+	session->proof_round = ASK_NOW;
 	session->server->busy = true;
+}
+
+static bool proof_due(const struct kvd_session *session)
+{
+	const struct kvd_attachment *attachment = session->attachment;
+
+	return session->state == KVD_SESSION_ENDING && attachment &&
+	       attachment->engine->state != KVD_ENGINE_GONE &&
+	       session->proof_round != attachment->pool->proofs.round;
+}
+
+void kvd_session_next_proofs(struct kvd_server *server)
+{
+	struct kvd_session *session;
+	uint32_t i;
+
+	for (i = 0; i < server->config->pool_count; i++)
+		server->pools[i].proofs.due = false;
+	for (session = server->first; session; session = session->next) {
+		if (proof_due(session))
+			session->attachment->pool->proofs.due = true;
+	}
+	for (i = 0; i < server->config->pool_count; i++)
+		server->pools[i].proofs.round += !server->pools[i].proofs.due;
 }
 
 /* Everything that has become known since the last look. */
@@ -121,15 +145,15 @@ static void look_for_proof(struct kvd_session *session)
 	struct kvd_served_pool *pool = attachment->pool;
 	struct kvd_engine *engine = attachment->engine;
 
-	session->proof_poll = session->server->polls;
-	if (engine->state == KVD_ENGINE_GONE)
-		return;
 	if (engine->state == KVD_ENGINE_FROZEN && kvd_peer_ended(&session->peer)) {
 		session->died = kvd_engine_waiting(engine) > 0 || engine->hold_count > 0;
 		kvd_attachment_latch(attachment, true);
 		kvd_engine_die(engine);
 	}
-	if (pool->device->proved_gone(pool->memory, attachment->lock_byte) == 1)
+	if (!kvd_proofs_allowed(&pool->proofs, kvd_now_us()))
+		return;
+	session->proof_round = pool->proofs.round;
+	if (kvd_served_pool_proved_gone(pool, attachment->lock_byte))
 		kvd_engine_prove_gone(engine);
 }
 
@@ -179,7 +203,7 @@ bool kvd_session_teardown(struct kvd_session *session)
 		return false;
 	}
 	engine = session->attachment->engine;
-	if (session->proof_poll != session->server->polls)
+	if (proof_due(session))
 		look_for_proof(session);
 	more = progress_frozen(session->attachment);
 	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)
