@@ -7,7 +7,7 @@ bad=0
 for page in "$built"/*.[1-8]; do
 	mandoc -T lint -W error "$page" || bad=1
 done
-for name in $(sed 's/\\//g' "$source"/man/*.scd | grep -oE '\*?kvp[a-z.]+\*?\([0-9]\)' | tr -d '*' | sort -u); do
+for name in $(sed 's/\\//g' "$source"/man/*.scd | grep -oE '\*?(lib)?kvp[a-z.]+\*?\([0-9]\)' | tr -d '*' | sort -u); do
 	file=$(echo "$name" | sed 's/(\([0-9]\))/.\1/')
 	[ -f "$built/$file" ] || { echo "$name is named, $file does not exist"; bad=1; }
 done
