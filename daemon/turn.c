@@ -37,7 +37,6 @@ void kvd_turn_begin(struct kvd_turn_clock *clock)
 		return;
 	clock->running = true;
 	getrusage(RUSAGE_THREAD, &usage);
-	clock->begin_preemptions = usage.ru_nivcsw;
 	clock->begin_blocks = usage.ru_nvcsw;
 	clock->begin_cpu_us = cpu_us();
 	clock->begin_us = kvd_now_us();
@@ -51,7 +50,7 @@ static uint64_t own_time(const struct kvd_turn_clock *clock, uint64_t elapsed_us
 	if (elapsed_us < LONG_TURN_US)
 		return elapsed_us;
 	getrusage(RUSAGE_THREAD, &usage);
-	if (usage.ru_nivcsw == clock->begin_preemptions || usage.ru_nvcsw != clock->begin_blocks)
+	if (usage.ru_nvcsw != clock->begin_blocks)
 		return elapsed_us;
 	return cpu_us() - clock->begin_cpu_us;
 }

@@ -3,9 +3,9 @@
  * How long the loop's turns are: from the return of the wait to the next wait. A turn above a millisecond is
  * a bug, so this is measured always and shown by `kvpoolctl status`.
  *
- * What counts is what the loop did or waited for. When the scheduler took the processor away from it in
- * mid-turn (an involuntary switch), and it never gave it away itself, the turn counts by the processor time
- * it used instead of by the clock: a loaded machine is no bug here, a call that blocks is.
+ * What counts is what the loop did or waited for. A turn in which it never gave the processor away itself (no voluntary switch)
+ * counts by the processor time it used instead of by the clock: a loaded machine is no bug here, be it that the scheduler
+ * took the processor away or, unseen by it, interrupts or the host of a virtual machine; a call that blocks is.
  */
 #ifndef KVPOOL_DAEMON_TURN_H
 #define KVPOOL_DAEMON_TURN_H
@@ -17,7 +17,6 @@ struct kvd_turn_clock {
 	bool running;
 	uint64_t begin_us;
 	uint64_t begin_cpu_us;
-	long begin_preemptions;
 	long begin_blocks;
 	uint64_t turns;
 	uint64_t longest_us;
