@@ -22,17 +22,29 @@
 
 #define DEFAULT_OVERFLOW_UID 65534u
 
-/* Whom the kernel shows when a uid has no place in our user namespace: somebody, so nobody in particular. */
-static uid_t overflow_uid(void)
+static bool read_overflow_uid(uid_t *out)
 {
 	FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
-	unsigned uid;
+	bool read;
 
 	if (!file)
-		return DEFAULT_OVERFLOW_UID;
-	if (fscanf(file, "%u", &uid) != 1)
-		uid = DEFAULT_OVERFLOW_UID;
+		return false;
+	read = fscanf(file, "%u", out) == 1;
 	fclose(file);
+	return read;
+}
+
+/*
+ * Whom the kernel shows when a uid has no place in our user namespace: somebody, so nobody in particular. Read once: of everything that a
+ * connection costs it was the dearest, and needed a descriptor when there may be none.
+ */
+static uid_t overflow_uid(void)
+{
+	static bool known;
+	static uid_t uid = DEFAULT_OVERFLOW_UID;
+
+	if (!known)
+		known = read_overflow_uid(&uid);
 	return uid;
 }
 
