@@ -388,6 +388,13 @@ void fake_hang_up(struct fake_daemon *fake)
 	pthread_mutex_unlock(&fake->lock);
 }
 
+void fake_pause(struct fake_daemon *fake, bool paused)
+{
+	pthread_mutex_lock(&fake->lock);
+	atomic_store(&fake->paused, paused);
+	pthread_mutex_unlock(&fake->lock);
+}
+
 void fake_revoke(struct fake_daemon *fake)
 {
 	pthread_mutex_lock(&fake->lock);

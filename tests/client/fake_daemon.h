@@ -101,6 +101,8 @@ struct fake_daemon *fake_start(const struct fake_options *options);
 void fake_stop(struct fake_daemon *fake);
 /* Ends the session only, as a dying daemon would. */
 void fake_hang_up(struct fake_daemon *fake);
+/* From its return on the ring is not served (or is again): under the lock, so that no turn is half-way. */
+void fake_pause(struct fake_daemon *fake, bool paused);
 void fake_revoke(struct fake_daemon *fake);
 
 /* A complete or pending block of another engine, under this hash. Returns its id. */

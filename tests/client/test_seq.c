@@ -364,11 +364,11 @@ static void truncate_waits_for_the_answer_to_the_publish_of_what_it_cuts(void **
 	for (i = 0; i < 2; i++)
 		fake_add_foreign(fixture->fake, hashes[i], true);
 	assert_ok(kvp_lease_wait(fixture->client, 4, WAIT_MS));
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	fixture_advance(fixture, seq, 100, 12);
 	assert_error(kvp_seq_truncate(seq, 2), KVP_EBACKLOG);
 	assert_int_equal(fixture_info(seq).settled, 12);
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_sync(fixture->client, WAIT_MS));
 	assert_ok(kvp_seq_truncate(seq, 2));
 	assert_int_equal(fixture_info(seq).settled, 0);
@@ -426,7 +426,7 @@ static void a_full_ring_delays_publishing_and_refuses_closes_without_losing_anyt
 		requests[i] = (struct kvp_open_request){
 			.size = sizeof(*requests), .token_count = 0, .tokens = tokens, .reserve_tokens = 8};
 	assert_ok(kvp_open(fixture->client, requests, 2048, WAIT_MS, results, seqs));
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	/* 4,096 publishes do not fit beside the places that are kept for closes. */
 	for (k = 0; k < 2; k++)
 		for (i = 0; i < 2048; i++)
@@ -438,7 +438,7 @@ static void a_full_ring_delays_publishing_and_refuses_closes_without_losing_anyt
 		k += kvp_seq_close(seqs[i]) == -KVP_EBACKLOG;
 	assert_true(k > 0);
 	assert_int_equal(fixture_info(seqs[2047]).settled, 8);
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_sync(fixture->client, WAIT_MS));
 	assert_int_equal(fixture_info(seqs[2047]).committed, 8);
 	for (i = 2048 - k; i < 2048; i++)
@@ -462,14 +462,14 @@ static void a_posted_open_is_collected_later_and_may_be_closed_before(void **sta
 	struct kvp_seq *c = NULL;
 
 	(void)state;
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	assert_ok(kvp_open_post(fixture->client, &request, &a));
 	assert_error(kvp_open_collect(a, 0), EAGAIN);
 	assert_error(kvp_seq_reserve(a, 1), KVP_ESTATE);
 	assert_ok(kvp_open_post(fixture->client, &request, &b));
 	assert_error(kvp_open_post(fixture->client, &request, &c), KVP_ELIMIT);
 	assert_ok(kvp_seq_close(b));
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_open_collect(a, WAIT_MS));
 	assert_ok(kvp_open_collect(a, WAIT_MS));
 	assert_int_equal(fixture_info(a).blocks, 2);
@@ -577,14 +577,14 @@ static void rows_are_used_again_only_when_the_daemon_has_answered_for_them(void 
 	uint32_t i;
 
 	(void)state;
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	/* Two rows: the third open finds none that is clean. */
 	for (i = 0; i < 2; i++) {
 		assert_ok(kvp_open_post(fixture->client, &request, &seq));
 		assert_ok(kvp_seq_close(seq));
 	}
 	assert_error(kvp_open_post(fixture->client, &request, &seq), KVP_EBACKLOG);
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_sync(fixture->client, WAIT_MS));
 	assert_ok(kvp_open_post(fixture->client, &request, &seq));
 	assert_ok(kvp_open_collect(seq, WAIT_MS));

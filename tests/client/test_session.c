@@ -525,14 +525,14 @@ static void a_wait_ends_by_its_deadline_and_what_comes_late_is_not_lost(void **s
 
 	(void)state;
 	assert_ok(kvp_lease_wait(fixture->client, 8, WAIT_MS));
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	assert_error(kvp_open(fixture->client, &request, 1, SHORT_MS, &result, &other), ETIMEDOUT);
 	assert_null(other);
 	assert_error(kvp_seq_extend(seq, 12, SHORT_MS), ETIMEDOUT);
 	/* Its blocks are on their way; none is taken from the lease into their places. */
 	assert_error(kvp_seq_reserve(seq, 12), KVP_ELEASE);
 	assert_error(kvp_seq_truncate(seq, 0), KVP_ESTATE);
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_sync(fixture->client, WAIT_MS));
 	assert_ok(kvp_seq_reserve(seq, 12));
 	assert_int_equal(fixture_info(seq).blocks, 3);

@@ -178,7 +178,7 @@ static void a_lease_below_its_critical_mark_rings_once_a_request(void **state)
 
 	(void)state;
 	assert_ok(kvp_lease_wait(fixture->client, 16, WAIT_MS));
-	atomic_store(&fixture->fake->paused, true);
+	fake_pause(fixture->fake, true);
 	syscall_count_begin();
 	ret = kvp_seq_reserve(seq, 12);
 	first = syscall_count_end();
@@ -189,7 +189,7 @@ static void a_lease_below_its_critical_mark_rings_once_a_request(void **state)
 	assert_ok(ret);
 	assert_true(first);
 	assert_false(again);
-	atomic_store(&fixture->fake->paused, false);
+	fake_pause(fixture->fake, false);
 	assert_ok(kvp_lease_wait(fixture->client, 16, WAIT_MS));
 	assert_true(atomic_load(&fixture->fake->doorbells) > 0);
 	assert_ok(kvp_seq_close(seq));
