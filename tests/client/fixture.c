@@ -98,9 +98,6 @@ static bool has_taken_all(void *arg)
 void fixture_extend_late(struct fixture *fixture, struct kvp_seq *seq, uint32_t tokens)
 {
 	fake_pause(fixture->fake, true);
-	/* A turn that began before has ended. */
-	pthread_mutex_lock(&fixture->fake->lock);
-	pthread_mutex_unlock(&fixture->fake->lock);
 	assert_error(kvp_seq_extend(seq, tokens, 0), ETIMEDOUT);
 	fake_pause(fixture->fake, false);
 	kvt_wait_until(has_taken_all, fixture->fake);
