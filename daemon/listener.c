@@ -83,8 +83,8 @@ static int lock(const char *socket_path, int *out_fd)
 }
 
 /*
- * Whether nobody holds the socket any more. Only a refusal says so: a live socket of another kind is a wrong type, one of another user
- * may be no permission.
+ * Whether nobody holds the socket any more. Only a refusal says so: a live socket of another kind is a wrong
+ * type, one of another user may be no permission.
  */
 static int ask_for_owner(const char *path)
 {

@@ -4,8 +4,8 @@
  * standard error is a journal stream ($JOURNAL_STREAM). The function that first knows a cause logs it; its callers don't.
  * A line is one write of at most 1024 bytes, from any thread; what a peer said can't forge or colour one.
  *
- * Lines that a peer can cause at will go through kvd_log_peer(): at most KVD_LOG_PEER_LINES of them in a second, so that a storm of
- * connections fills no disk. How many were left out is said with the next one, once their second is over.
+ * Lines that a peer can cause at will go through kvd_log_peer(): at most KVD_LOG_PEER_LINES of them in a
+ * second, so that a storm of connections fills no disk. How many were left out is said when it is over.
  */
 #ifndef KVPOOL_DAEMON_LOG_H
 #define KVPOOL_DAEMON_LOG_H

@@ -35,8 +35,8 @@ static bool read_overflow_uid(uid_t *out)
 }
 
 /*
- * Whom the kernel shows when a uid has no place in our user namespace: somebody, so nobody in particular. Read once: of everything that a
- * connection costs it was the dearest, and needed a descriptor when there may be none.
+ * Whom the kernel shows when a uid has no place in our user namespace: somebody, so nobody in particular.
+ * Read once: it is three system calls a connection, and needs a descriptor when there may be none.
  */
 static uid_t overflow_uid(void)
 {

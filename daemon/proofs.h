@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a pool's lock bytes may be asked for. Who maps a pool can set locks on it, and the kernel walks them one by one: 30,000 made one
- * question take 31 ms. So questions are spaced by what they cost, to a twentieth of the thread's time; as cheap as they
- * are otherwise, that is never felt.
+ * When a pool's lock bytes may be asked for. Who maps a pool can set locks on it, and the kernel walks them
+ * one by one: 30,000 made one question take 31 ms. So questions are spaced by what they cost, to a twentieth
+ * of the thread's time; as cheap as they are otherwise, that is never felt.
  *
- * Every ending session asks once a round; a round ends at a poll when all have asked, so that a pause delays all alike.
+ * Every ending session asks once a round; a round ends at a poll when all have asked, so that a pause delays
+ * all alike.
  */
 #ifndef KVPOOL_DAEMON_PROOFS_H
 #define KVPOOL_DAEMON_PROOFS_H

@@ -165,6 +165,17 @@ void kvd_attachment_destroy(struct kvd_session *session)
 	session->attachment = NULL;
 }
 
+static void log_attached(const struct kvd_session *session)
+{
+	const struct kvd_attachment *attachment = session->attachment;
+
+	kvd_log_peer(KVD_LOG_INFO,
+		     "session %" PRIu64 ": process %d of uid %u, '%s', is engine %" PRIu64
+		     " of pool '%s', namespace %" PRIu32,
+		     session->id, (int)session->peer.pid, session->peer.uid, session->name,
+		     attachment->engine->engine, attachment->pool->config->name, attachment->namespace_id);
+}
+
 static void become_attached(struct kvd_session *session, struct kvd_attachment *attachment)
 {
 	session->attachment = attachment;
@@ -172,11 +183,7 @@ static void become_attached(struct kvd_session *session, struct kvd_attachment *
 	session->state = KVD_SESSION_ATTACHED;
 	session->server->attached++;
 	attachment->pool->engines++;
-	kvd_log_peer(KVD_LOG_INFO,
-		     "session %" PRIu64 ": process %d of uid %u, '%s', is engine %" PRIu64 " of pool '%s', "
-		     "namespace %" PRIu32,
-		     session->id, (int)session->peer.pid, session->peer.uid, session->name,
-		     attachment->engine->engine, attachment->pool->config->name, attachment->namespace_id);
+	log_attached(session);
 }
 
 static void answer(struct kvd_session *session, const struct kvw_envelope *request,

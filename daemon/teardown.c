@@ -7,8 +7,9 @@
  *   lock byte free            no descriptor and no mapping of the pool that came from this session is left:
  *                             its blocks are freed
  *
- * The three are asked for at the end itself, when the pidfd is ready, and at every poll (proofs.h says when less often); no timeout ever
- * stands for one of them. A client that unmaps before it closes is proved gone at its end of file.
+ * The three are asked for at the end itself, when the pidfd is ready, and at every poll
+ * (proofs.h says when less often); no timeout ever stands for one of them. A client that unmaps before it
+ * closes is proved gone at its end of file.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -3,9 +3,10 @@
  * How long the loop's turns are: from the return of the wait to the next wait. A turn above a millisecond is
  * a bug, so this is measured always and shown by `kvpoolctl status`.
  *
- * What counts is what the loop did or waited for. A turn in which it never gave the processor away itself (no voluntary switch)
- * counts by the processor time it used instead of by the clock: a loaded machine is no bug here, be it that the scheduler
- * took the processor away or, unseen by it, interrupts or the host of a virtual machine; a call that blocks is.
+ * What counts is what the loop did or waited for. A turn in which it never gave the processor away itself (no
+ * voluntary switch) counts by the processor time it used instead of by the clock: a loaded machine is no bug
+ * here, be it that the scheduler took the processor away or, unseen by it, interrupts or the host of a
+ * virtual machine; a call that blocks is.
  */
 #ifndef KVPOOL_DAEMON_TURN_H
 #define KVPOOL_DAEMON_TURN_H
