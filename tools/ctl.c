@@ -32,6 +32,13 @@ const struct ctl_option ctl_global_options[] = {
 };
 const uint32_t ctl_global_option_count = sizeof(ctl_global_options) / sizeof(ctl_global_options[0]);
 
+static bool is_muted;
+
+void ctl_mute(bool muted)
+{
+	is_muted = muted;
+}
+
 void ctl_complain(const char *format, ...)
 {
 	char text[1024];
@@ -41,7 +48,8 @@ void ctl_complain(const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	ctl_make_safe(text);
-	fprintf(stderr, "kvpoolctl: %s\n", text);
+	if (!is_muted)
+		fprintf(stderr, "kvpoolctl: %s\n", text);
 }
 
 /* Whether the verb is `group` and a word more; any is in group "". */

@@ -67,6 +67,8 @@ int ctl_run(int argc, char **argv);
  * Prints "kvpoolctl: ..." on standard error, one line of at most 1023 characters. What a file or a daemon brought
  * into it cannot move a terminal's cursor.
  */
+/* While muted, nothing is printed: for questions whose answer is not needed. */
+void ctl_mute(bool muted);
 void ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

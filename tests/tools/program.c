@@ -31,13 +31,66 @@ static char *slurp(FILE *file)
 	return text;
 }
 
-static void exec_with(char *const *argv, FILE *out, FILE *err)
+/* A group of its own, as a shell gives it: a test can signal all its processes. */
+static void exec_with(char *const *argv, int out, int err)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(fileno(out), STDOUT_FILENO);
-	dup2(fileno(err), STDERR_FILENO);
+	setpgid(0, 0);
+	dup2(out, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
 	execv(argv[0], argv);
 	_exit(127);
+}
+
+static int wait_code(pid_t pid)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+struct kvt_running kvt_start_until(char *const *argv, const char *word)
+{
+	struct kvt_running running = {.out = tmpfile()};
+	char line[1024];
+	int fds[2];
+
+	assert_non_null(running.out);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	running.pid = fork();
+	assert_true(running.pid >= 0);
+	if (running.pid == 0)
+		exec_with(argv, fileno(running.out), fds[1]);
+	close(fds[1]);
+	running.err = fdopen(fds[0], "re");
+	assert_non_null(running.err);
+	while (fgets(line, sizeof(line), running.err) && !strstr(line, word))
+		;
+	return running;
+}
+
+/* A pipe has no size to ask for. */
+static char *drain(FILE *file)
+{
+	size_t capacity = 65536;
+	char *text = calloc(1, capacity);
+	size_t length;
+
+	assert_non_null(text);
+	length = fread(text, 1, capacity - 1, file);
+	assert_true(length < capacity - 1);
+	fclose(file);
+	return text;
+}
+
+struct kvt_output kvt_finish(struct kvt_running *running)
+{
+	struct kvt_output output = {.err = drain(running->err)};
+
+	output.code = wait_code(running->pid);
+	output.out = slurp(running->out);
+	return output;
 }
 
 struct kvt_output kvt_run(char *const *argv)
@@ -45,7 +98,6 @@ struct kvt_output kvt_run(char *const *argv)
 	struct kvt_output output;
 	FILE *out = tmpfile();
 	FILE *err = tmpfile();
-	int status = 0;
 	pid_t pid;
 
 	assert_non_null(out);
@@ -53,9 +105,8 @@ struct kvt_output kvt_run(char *const *argv)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
-		exec_with(argv, out, err);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	output.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+		exec_with(argv, fileno(out), fileno(err));
+	output.code = wait_code(pid);
 	output.out = slurp(out);
 	output.err = slurp(err);
 	return output;
@@ -144,9 +195,6 @@ pid_t kvt_start_daemon(const char *program, const char *folder, const char *cons
 
 int kvt_stop_daemon(pid_t pid)
 {
-	int status = 0;
-
 	kill(pid, SIGTERM);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+	return wait_code(pid);
 }

@@ -7,6 +7,7 @@
 #define KVPOOL_TESTS_TOOLS_PROGRAM_H
 
 #include <jansson.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 struct kvt_output {
@@ -19,6 +20,17 @@ struct kvt_output {
 struct kvt_output kvt_run(char *const *argv);
 /* The same with the words given; the first is the program. */
 struct kvt_output kvt_run_words(const char *program, ...) __attribute__((sentinel));
+/*
+ * Starts argv and returns when its standard error has said `word`, or has ended; what it said so far is lost to
+ * kvt_finish(), which runs it to its end.
+ */
+struct kvt_running {
+	pid_t pid;
+	FILE *out;
+	FILE *err; /* a pipe */
+};
+struct kvt_running kvt_start_until(char *const *argv, const char *word);
+struct kvt_output kvt_finish(struct kvt_running *running);
 void kvt_output_free(struct kvt_output *output);
 
 /* Standard output as JSON; fails the test when it is none. */

@@ -201,6 +201,9 @@ static void wrong_usage_is_told_with_the_word(void **state)
 	assert_usage("replay --generate 3 --standalone --pool a", "--pool");
 	assert_usage("replay /nowhere/trace", "/nowhere/trace");
 	assert_usage("replay --generate 3 --inject burn", "burn");
+	assert_usage("replay --generate 3 --standalone --metadata-only --inject flip", "--inject");
+	assert_usage("replay --generate 3 --metadata-only --control-syscall", "--control-syscall");
+	assert_usage("replay /nowhere/trace --seed 3", "--seed");
 	assert_usage("trace generate --max-tokens 1", "--max-tokens");
 }
 

@@ -128,6 +128,9 @@ static void a_pool_that_is_too_small_for_all_preempts_and_still_ends(void **stat
 	assert_true(kvt_json_number(root, "evictions") > 0);
 	assert_true(kvt_json_number(root, "refused_opens") + kvt_json_number(root, "preemptions") > 0);
 	assert_true(kvt_json_number(root, "verification_failures") == 0);
+	/* A lease that is always short rings the doorbell, but no step that does is called steady. */
+	if (!SANITIZED && !json_is_null(json_object_get(root, "syscalls_per_step")))
+		assert_true(kvt_json_number(root, "syscalls_per_step") == 0);
 	json_decref(root);
 	kvt_output_free(&output);
 }
@@ -179,7 +182,7 @@ static void a_running_daemon_is_used_and_left_running(void **state)
 	output =
 		kvt_run_words(ctl, "--socket", socket, "replay", "--pool", "other", "--generate", "40", NULL);
 	assert_int_equal(output.code, 2);
-	assert_non_null(strstr(output.err, "needs"));
+	assert_non_null(strstr(output.err, "blocks, and each engine (3) one more"));
 	kvt_output_free(&output);
 	assert_int_equal(kvt_stop_daemon(pid), 0);
 	kvt_rmdir(folder);

@@ -262,13 +262,41 @@ static void an_event_names_block_writer_and_reader(void **state)
 	json_decref(root);
 }
 
-static void the_table_ends_with_the_failures(void **state)
+static void an_interrupt_is_one_failure_and_not_three(void **state)
 {
-	char text[4096] = "";
+	char problem[256];
+
+	(void)state;
+	fleet.interrupted = true;
+	report.after.counters[KVW_COUNTER_hit_blocks]++;
+	report.after.counters[KVW_COUNTER_lookup_blocks]++;
+	rep_report_sum(&report);
+	assert_true(rep_report_problem(&report, 0, problem, sizeof(problem)));
+	assert_string_equal(problem, "interrupted");
+	assert_false(rep_report_problem(&report, 1, problem, sizeof(problem)));
+}
+
+static void a_control_run_must_be_counted(void **state)
+{
+	int code;
+
+	(void)state;
+	options.control_syscall = true;
+	assert_problem("control call");
+	set_up(NULL);
+	options.control_syscall = true;
+	for (int i = 0; i < 2; i++)
+		atomic_store(&shared.stats[i].steady_syscalls, 90);
+	json_decref(print(&code));
+	assert_int_equal(code, CTL_OK);
+}
+
+static const char *print_table(void)
+{
+	static char text[4096];
 	FILE *file = tmpfile();
 	int out = dup(STDOUT_FILENO);
 
-	(void)state;
 	options.global.json = false;
 	rep_report_sum(&report);
 	fflush(stdout);
@@ -278,11 +306,49 @@ static void the_table_ends_with_the_failures(void **state)
 	dup2(out, STDOUT_FILENO);
 	close(out);
 	rewind(file);
+	memset(text, 0, sizeof(text));
 	assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
 	fclose(file);
-	assert_non_null(strstr(text, "blocks found"));
-	assert_non_null(strstr(text, "40.0 % of those looked up"));
+	return text;
+}
+
+/* Whether a line has both words. */
+static bool has_line(const char *text, const char *name, const char *word)
+{
+	const char *line = strstr(text, name);
+	const char *found = line ? strstr(line, word) : NULL;
+
+	return found && found < line + strcspn(line, "\n");
+}
+
+static void the_table_ends_with_the_failures(void **state)
+{
+	const char *text = print_table();
+
+	(void)state;
+	assert_true(has_line(text, "blocks found", "40.0 % of those looked up"));
+	assert_true(has_line(text, "step preparation", "2.0 us"));
+	assert_true(has_line(text, "attention rows compared", "2"));
 	assert_non_null(strstr(text, "failures"));
+}
+
+static void the_table_says_what_was_not_measured(void **state)
+{
+	const char *text;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct rep_stats *stats = &shared.stats[i];
+
+		atomic_store(&stats->attention_rows, 0);
+		atomic_store(&stats->compared_rows, 0);
+		atomic_store(&stats->counting, REP_COUNT_NONE);
+		memset(&stats->preparation_ns, 0, sizeof(stats->preparation_ns));
+	}
+	text = print_table();
+	assert_true(has_line(text, "step preparation", "not measured"));
+	assert_true(has_line(text, "system calls", "not measured"));
+	assert_true(has_line(text, "attention rows compared", "not measured"));
 }
 
 #define CASE(name) cmocka_unit_test_setup(name, set_up)
@@ -302,7 +368,10 @@ int main(void)
 		CASE(a_daemon_that_ends_badly_is_a_failure),
 		CASE(an_injected_fault_must_be_found),
 		CASE(an_event_names_block_writer_and_reader),
+		CASE(an_interrupt_is_one_failure_and_not_three),
+		CASE(a_control_run_must_be_counted),
 		CASE(the_table_ends_with_the_failures),
+		CASE(the_table_says_what_was_not_measured),
 	};
 
 	kvt_watchdog(60);

@@ -122,11 +122,11 @@ int rep_admit_close(struct rep_engine *engine, uint32_t at, bool again)
 		engine->batch_changed = true;
 	engine->open_count--;
 	memmove(engine->open + at, engine->open + at + 1, (engine->open_count - at) * sizeof(*engine->open));
-	engine->progress_ns = kvw_now_ns();
 	if (again) {
 		queue_again(engine, active);
 		return 0;
 	}
+	engine->progress_ns = kvw_now_ns();
 	engine->refused = false;
 	finish(engine, active);
 	return 0;
@@ -180,7 +180,8 @@ int rep_admit_post(struct rep_engine *engine)
 {
 	while (may_admit(engine)) {
 		struct rep_active *active = take_next(engine);
-		int ret = active ? post_one(engine, active) : rep_engine_fail(engine, "tokens", -ENOMEM);
+		int ret =
+			active ? post_one(engine, active) : rep_engine_fail_alone(engine, "tokens", -ENOMEM);
 
 		if (ret)
 			return ret;

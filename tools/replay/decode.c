@@ -61,8 +61,12 @@ static bool is_want_of_blocks(int error)
  */
 static int wait_for_lease(struct rep_engine *engine)
 {
-	int ret = kvp_lease_wait(engine->client, blocks_wanted(engine), LEASE_WAIT_MS);
+	uint32_t wanted = blocks_wanted(engine);
+	int ret = -KVP_ELEASE;
 
+	/* More than the lease can hold: fewer sequences have to do. */
+	if (wanted <= engine->lease.high)
+		ret = kvp_lease_wait(engine->client, wanted, LEASE_WAIT_MS);
 	rep_stat_add(&engine->stats->lease_waits, 1);
 	engine->changed = true;
 	if (is_want_of_blocks(ret))
@@ -128,7 +132,7 @@ static int compare_row(struct rep_engine *engine, const struct kvp_batch_view *v
 	int ret = rep_attention_compare(&engine->attention, view, row, &mismatch);
 
 	if (ret < 0)
-		return rep_engine_fail(engine, "reference", ret);
+		return rep_engine_fail_alone(engine, "reference", ret);
 	rep_stat_add(&engine->stats->compared_rows, 1);
 	return ret ? tell_mismatch(engine, engine->running[row], &mismatch) : 0;
 }
@@ -166,7 +170,13 @@ static uint64_t records_since(const struct rep_engine *engine, const uint32_t *b
 	return records;
 }
 
-/* Asked for or come since the step before. */
+/* Below its critical mark a lease is asked for again and again, and the daemon is rung for it. */
+static bool is_refilling(const struct kvp_lease_info *lease)
+{
+	return lease->coming || lease->blocks < lease->critical;
+}
+
+/* On its way before or after the step, or come in between. */
 static bool lease_was_refilled(struct rep_engine *engine)
 {
 	struct kvp_lease_info now = {.size = sizeof(now)};
@@ -174,7 +184,7 @@ static bool lease_was_refilled(struct rep_engine *engine)
 
 	if (kvp_lease_info(engine->client, &now))
 		return true;
-	refilled = now.coming != engine->lease.coming || now.blocks > engine->lease.blocks;
+	refilled = is_refilling(&engine->lease) || is_refilling(&now) || now.blocks > engine->lease.blocks;
 	engine->lease = now;
 	return refilled;
 }
@@ -227,18 +237,25 @@ static int prepare(struct rep_engine *engine, uint64_t *step, struct kvp_batch_v
 	return ret;
 }
 
-/* Everything that is counted but the preparation. */
+static int attend(struct rep_engine *engine, const struct kvp_batch_view *view)
+{
+	int ret = attends(engine) ? rep_attention_run(&engine->attention, view) : 0;
+
+	return ret ? rep_engine_fail_alone(engine, "attention", ret) : 0;
+}
+
+/* Everything that is counted but the preparation. 0 or a told error. */
 static int work(struct rep_engine *engine, uint64_t step, const struct kvp_batch_view *view)
 {
-	int ret = 0;
+	int ret;
 
 	write_rows(engine, view);
-	if (attends(engine))
-		ret = rep_attention_run(&engine->attention, view);
+	ret = attend(engine, view);
 	kvp_step_done(engine->client, REP_TIMELINE, step);
 	if (ret)
 		return ret;
-	return kvp_batch_settle(engine->batch, NULL, engine->step_tokens, REP_TIMELINE, step);
+	ret = kvp_batch_settle(engine->batch, NULL, engine->step_tokens, REP_TIMELINE, step);
+	return ret ? rep_engine_fail(engine, "settle", ret) : 0;
 }
 
 static int close_finished(struct rep_engine *engine)
@@ -256,15 +273,12 @@ static int close_finished(struct rep_engine *engine)
 	return ret;
 }
 
-/* The counted part of a step. */
-static int run_step(struct rep_engine *engine, uint64_t *step, struct kvp_batch_view *view, uint64_t *calls)
+/* Nothing has begun: for want of blocks, or there is an error. */
+static int unprepared(struct rep_engine *engine, uint64_t step, int error)
 {
-	int ret = prepare(engine, step, view);
-
-	if (!ret)
-		ret = work(engine, *step, view);
-	*calls = rep_syscalls_end();
-	return ret;
+	(void)rep_syscalls_end();
+	return error == -KVP_ELEASE && !step ? wait_for_lease(engine)
+					     : rep_engine_fail(engine, "step", error);
 }
 
 static int step_once(struct rep_engine *engine)
@@ -279,16 +293,18 @@ static int step_once(struct rep_engine *engine)
 	if (attended)
 		prepare_queries(engine);
 	committed(engine, before);
-	ret = run_step(engine, &step, &view, &calls);
-	if (ret == -KVP_ELEASE && !step)
-		return wait_for_lease(engine);
+	ret = prepare(engine, &step, &view);
 	if (ret)
-		return rep_engine_fail(engine, "step", ret);
-	if (attended)
+		return unprepared(engine, step, ret);
+	ret = work(engine, step, &view);
+	calls = rep_syscalls_end();
+	if (!ret && attended)
 		ret = compare_rows(engine, &view);
+	if (ret)
+		return ret;
 	account(engine, records_since(engine, before), calls);
 	engine->progress_ns = kvw_now_ns();
-	return ret ? ret : close_finished(engine);
+	return close_finished(engine);
 }
 
 int rep_decode(struct rep_engine *engine)

@@ -13,19 +13,29 @@
 #include "ipc/frame.h"
 #include "syscalls.h"
 
-/* Without any progress for this long, the pool cannot hold what the engines want at once. */
-#define STUCK_NS 60000000000ull
+/* Without any progress for so many times --timeout-ms, the pool cannot hold what is wanted at once. */
+#define STUCK_TIMEOUTS 6u
 
-int rep_engine_fail(struct rep_engine *engine, const char *what, int error)
+static int tell_failure(struct rep_engine *engine, const char *what, int error, const char *detail)
 {
 	struct rep_event event = {.kind = REP_EVENT_FAILED, .engine = engine->index};
-	const char *detail = kvp_last_error();
 
-	snprintf(event.text, sizeof(event.text), "%s: %s (%s)", what, kvp_error_name(error),
-		 *detail ? detail : kvp_error_text(error));
+	snprintf(event.text, sizeof(event.text), "%s: %s (%s)", what, kvp_error_name(error), detail);
 	(void)rep_event_send(engine->event_fd, &event);
 	atomic_store(&engine->run->shared->stop, 1);
 	return error;
+}
+
+int rep_engine_fail(struct rep_engine *engine, const char *what, int error)
+{
+	const char *detail = kvp_last_error();
+
+	return tell_failure(engine, what, error, *detail ? detail : kvp_error_text(error));
+}
+
+int rep_engine_fail_alone(struct rep_engine *engine, const char *what, int error)
+{
+	return tell_failure(engine, what, error, kvp_error_text(error));
 }
 
 /* KV of a replay means nothing to other engines: they share nothing with it. */
@@ -33,6 +43,7 @@ static int attach(struct rep_engine *engine)
 {
 	static const struct kvp_identity identity[] = {{"content", "kvpoolctl replay 1"}};
 	const struct rep_options *options = engine->run->options;
+	uint32_t lease_high = engine->run->lease_high;
 	struct kvp_attach_params params = {
 		.size = sizeof(params),
 		.pool = options->pool,
@@ -44,6 +55,12 @@ static int attach(struct rep_engine *engine)
 		.identity = identity,
 	};
 
+	if (lease_high) {
+		params.flags = KVP_ATTACH_LEASE_MARKS;
+		params.lease_high = lease_high;
+		params.lease_low = (lease_high + 1) / 2;
+		params.lease_critical = lease_high / 4;
+	}
 	return kvp_attach(engine->client, &params);
 }
 
@@ -66,7 +83,9 @@ static int connect_and_attach(struct rep_engine *engine)
 	if (ret)
 		return rep_engine_fail(engine, "attach", ret);
 	atomic_store(&engine->stats->session, kvp_session_id(engine->client));
-	return 0;
+	engine->lease.size = sizeof(engine->lease);
+	ret = kvp_lease_info(engine->client, &engine->lease);
+	return ret ? rep_engine_fail(engine, "lease", ret) : 0;
 }
 
 static int make_arrays(struct rep_engine *engine)
@@ -81,7 +100,7 @@ static int make_arrays(struct rep_engine *engine)
 	engine->scratch = calloc(1, engine->planes.longest_row);
 	if (!engine->open || !engine->again || !engine->running || !engine->seqs || !engine->step_tokens ||
 	    !engine->scratch)
-		return rep_engine_fail(engine, "memory", -ENOMEM);
+		return rep_engine_fail_alone(engine, "memory", -ENOMEM);
 	return 0;
 }
 
@@ -102,12 +121,12 @@ static int open_engine(struct rep_engine *engine)
 		return ret;
 	ret = rep_planes_init(&engine->planes, engine->client, &engine->pool);
 	if (ret)
-		return rep_engine_fail(engine, "planes (a pool of opaque planes takes --metadata-only)", ret);
+		return rep_engine_fail(engine, "planes", ret);
 	atomic_store(&engine->run->shared->block_bytes, engine->planes.block_bytes);
 	ret = rep_attention_init(&engine->attention, &engine->planes, &engine->pool, options->batch,
 				 options->heads);
 	if (ret)
-		return rep_engine_fail(engine, "attention", ret);
+		return rep_engine_fail_alone(engine, "attention", ret);
 	ret = make_arrays(engine);
 	if (!ret)
 		ret = make_batch(engine);
@@ -129,11 +148,14 @@ static void close_engine(struct rep_engine *engine)
 
 static int check_progress(struct rep_engine *engine)
 {
-	if (kvw_now_ns() - engine->progress_ns < STUCK_NS)
+	uint64_t stuck_ms = (uint64_t)STUCK_TIMEOUTS * engine->run->options->global.timeout_ms;
+	char what[128];
+
+	if (kvw_now_ns() - engine->progress_ns < stuck_ms * 1000000)
 		return 0;
-	return rep_engine_fail(engine,
-			       "a minute without progress: the pool is too small for what runs at once",
-			       -KVP_ENOBLOCKS);
+	snprintf(what, sizeof(what), "%.0f s without progress: the pool is too small for what runs at once",
+		 (double)stuck_ms / 1000);
+	return rep_engine_fail_alone(engine, what, -KVP_ENOBLOCKS);
 }
 
 static int schedule(struct rep_engine *engine)

@@ -80,10 +80,12 @@ struct rep_engine {
 int rep_engine_main(const struct rep_run *run, uint32_t index, int event_fd);
 
 /*
- * Tells the main process why the engine ends: what failed, and the library's sentence when `error` is its.
+ * Tells the main process why the engine ends: what failed, and the library's sentence, whose error it is.
  * Returns error.
  */
 int rep_engine_fail(struct rep_engine *engine, const char *what, int error);
+/* The same for an error of ours or of a kernel, of which the library knows nothing. */
+int rep_engine_fail_alone(struct rep_engine *engine, const char *what, int error);
 
 /* admit.c: one round each. 0 or a told error. */
 int rep_admit_collect(struct rep_engine *engine);

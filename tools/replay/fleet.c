@@ -39,6 +39,9 @@ void rep_catch_interrupts(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	/* Ignored under nohup(1), and then it stays so. */
+	if (signal(SIGHUP, SIG_IGN) != SIG_IGN)
+		sigaction(SIGHUP, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
 
@@ -50,10 +53,14 @@ int rep_engine_of_session(const struct rep_run *run, uint64_t session)
 	return -1;
 }
 
-/* In a child: exits with the engine's code. exit() and not _exit(), so that a sanitizer's leak check runs. */
+/*
+ * In a child: exits with the engine's code. exit() and not _exit(), so that a sanitizer's leak check runs. What
+ * a terminal sends to all of the group is for the main process to answer, which ends the engines in order.
+ */
 static void run_engine(const struct rep_run *run, uint32_t index, int event_fd)
 {
-	signal(SIGINT, SIG_DFL);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, SIG_DFL);
 	exit(rep_engine_main(run, index, event_fd));
 }
@@ -105,37 +112,15 @@ static void take_event(const struct rep_run *run, struct rep_fleet_result *resul
 		result->events[result->event_count++] = *event;
 }
 
-/* Reads events until every engine has closed its end. */
-static void watch(const struct rep_run *run, int fd, struct rep_progress *progress,
-		  struct rep_fleet_result *result)
-{
-	struct pollfd entry = {.fd = fd, .events = POLLIN};
-	struct rep_event event;
-
-	for (;;) {
-		int ready = poll(&entry, 1, PROGRESS_MS);
-
-		if (interrupted)
-			atomic_store(&run->shared->stop, 1);
-		rep_progress_draw(progress, run);
-		if (ready <= 0)
-			continue;
-		switch (read(fd, &event, sizeof(event))) {
-		case sizeof(event):
-			take_event(run, result, &event);
-			break;
-		case -1:
-			if (errno == EINTR || errno == EAGAIN)
-				break;
-			return;
-		default:
-			return;
-		}
-	}
-}
+/* The engine processes; 0 in the place of one that has ended. */
+struct crew {
+	pid_t pids[REP_MAX_ENGINES];
+	uint32_t count;
+};
 
 static void tell_end(uint32_t index, int status)
 {
+	rep_progress_clear();
 	if (WIFSIGNALED(status))
 		ctl_complain("engine %u was ended by signal %d (%s)", index, WTERMSIG(status),
 			     strsignal(WTERMSIG(status)));
@@ -143,45 +128,79 @@ static void tell_end(uint32_t index, int status)
 		ctl_complain("engine %u ended with code %d", index, WEXITSTATUS(status));
 }
 
-static void reap(const pid_t *pids, uint32_t count, struct rep_fleet_result *result)
+/* Takes the ends of engines, as they come (WNOHANG) or until all have ended (0). */
+static void reap(struct crew *crew, int flags, struct rep_fleet_result *result)
 {
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < crew->count; i++) {
 		int status = 0;
-		pid_t got;
+		pid_t got = 0;
 
+		if (!crew->pids[i])
+			continue;
 		do {
-			got = waitpid(pids[i], &status, 0);
+			got = waitpid(crew->pids[i], &status, flags);
 		} while (got < 0 && errno == EINTR);
-		if (got == pids[i] && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		if (!got)
+			continue;
+		crew->pids[i] = 0;
+		if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 			continue;
 		result->engines_failed++;
-		if (got == pids[i])
-			tell_end(i, status);
+		tell_end(i, status);
 	}
+}
+
+/* Whether there may be more. */
+static bool read_event(const struct rep_run *run, int fd, struct rep_fleet_result *result)
+{
+	struct rep_event event;
+	ssize_t length = read(fd, &event, sizeof(event));
+
+	if (length == sizeof(event))
+		take_event(run, result, &event);
+	return length == sizeof(event) || (length < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* Reads events until every engine has closed its end. */
+static void watch(const struct rep_run *run, int fd, struct crew *crew, struct rep_fleet_result *result)
+{
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
+	struct rep_progress progress;
+	bool more = true;
+
+	rep_progress_init(&progress, run);
+	while (more) {
+		int ready = poll(&entry, 1, PROGRESS_MS);
+
+		if (interrupted)
+			atomic_store(&run->shared->stop, 1);
+		rep_progress_draw(&progress, run);
+		if (ready > 0)
+			more = read_event(run, fd, result);
+		else
+			reap(crew, WNOHANG, result);
+	}
+	rep_progress_clear();
 }
 
 int rep_fleet_run(struct rep_run *run, struct rep_fleet_result *result)
 {
-	struct rep_progress progress;
-	pid_t pids[REP_MAX_ENGINES];
-	uint32_t started = 0;
+	struct crew crew = {.count = 0};
 	int fds[2];
 	int ret = 0;
 
 	memset(result, 0, sizeof(*result));
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
-	while (started < run->engines && !ret) {
-		ret = start_engine(run, started, fds, &pids[started]);
-		started += !ret;
+	while (crew.count < run->engines && !ret) {
+		ret = start_engine(run, crew.count, fds, &crew.pids[crew.count]);
+		crew.count += !ret;
 	}
 	close(fds[1]);
 	if (ret)
 		atomic_store(&run->shared->stop, 1);
-	rep_progress_init(&progress, run);
-	watch(run, fds[0], &progress, result);
-	rep_progress_clear();
-	reap(pids, started, result);
+	watch(run, fds[0], &crew, result);
+	reap(&crew, 0, result);
 	close(fds[0]);
 	result->interrupted = interrupted != 0;
 	return ret;

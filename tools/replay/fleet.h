@@ -28,7 +28,7 @@ int rep_fleet_run(struct rep_run *run, struct rep_fleet_result *result);
 int rep_engine_of_session(const struct rep_run *run, uint64_t session);
 
 /*
- * Set by SIGINT and SIGTERM once rep_catch_interrupts() was called, so that the daemon and its folder do not
+ * Set by SIGINT, SIGTERM and SIGHUP once rep_catch_interrupts() was called, so that the daemon and its folder do not
  * stay behind. A reader of our output that goes away is an error of writing then.
  */
 bool rep_interrupted(void);

@@ -12,6 +12,7 @@
 #include "../counters.h"
 #include "../text.h"
 #include "ipc/frame.h"
+#include "ipc/geometry.h"
 
 #define SETTLE_POLL_MS 5
 
@@ -23,6 +24,7 @@ static void read_item(const struct kvw_item_POOL_ITEM *item, struct rep_pool_sta
 	out->blocks = item->blocks;
 	out->block_tokens = item->block_tokens;
 	out->bytes = item->bytes;
+	out->populated_bytes = item->populated_bytes;
 	out->engines = item->engines;
 	out->leased = item->leased;
 	out->draining = item->draining;
@@ -63,12 +65,25 @@ static int read_counted(struct ctl_admin *admin, const char *name, struct rep_po
 	if (ret)
 		return ret;
 	ctl_safe(reply.STATUS_OK.event_loop, out->event_loop, sizeof(out->event_loop));
+	ctl_safe(reply.STATUS_OK.off, out->off, sizeof(out->off));
 	out->longest_turn_us = reply.STATUS_OK.longest_turn_us;
 	ret = ctl_admin_call(admin, KVW_MSG_POOLS, &pools, &reply);
 	if (!ret)
 		ret = find_item(reply.POOLS_OK.pools, name, out);
 	out->counted = !ret;
 	return ret;
+}
+
+static void read_planes(struct kvw_list planes, struct rep_pool_state *out)
+{
+	struct kvw_item_PLANE plane;
+
+	out->kv_planes = 0;
+	out->has_latent = false;
+	while (kvw_list_next(&planes, KVW_ITEM_PLANE, &plane)) {
+		out->kv_planes += plane.role != KVW_ROLE_OPAQUE;
+		out->has_latent |= plane.role == KVW_ROLE_LATENT;
+	}
 }
 
 /* What every client may ask. */
@@ -85,14 +100,16 @@ static int read_geometry(struct ctl_admin *admin, const char *name, struct rep_p
 	out->blocks = reply.POOL_OK.data_blocks;
 	out->block_tokens = reply.POOL_OK.block_tokens;
 	out->bytes = reply.POOL_OK.bytes;
+	read_planes(reply.POOL_OK.planes, out);
 	return 0;
 }
 
 static int read_with(struct ctl_admin *admin, const char *name, struct rep_pool_state *out)
 {
-	int ret =
-		ctl_admin_is_admin(admin) ? read_counted(admin, name, out) : read_geometry(admin, name, out);
+	int ret = ctl_admin_is_admin(admin) ? read_counted(admin, name, out) : 0;
 
+	if (!ret)
+		ret = read_geometry(admin, name, out);
 	/* Both divide by it. */
 	if (!ret && (!out->block_tokens || out->block_tokens > KVW_MAX_BLOCK_TOKENS))
 		ret = -KVP_EPROTO;

@@ -18,6 +18,10 @@ struct rep_pool_state {
 	uint64_t blocks;
 	uint64_t block_tokens;
 	uint64_t bytes;
+	uint64_t populated_bytes;
+	uint32_t kv_planes;               /* all but opaque ones */
+	bool has_latent;                  /* one that attention can run over */
+	char off[KVW_MAX_TEXT_BYTES + 1]; /* what the daemon does without on this machine */
 	uint64_t engines;
 	uint64_t leased;
 	uint64_t draining;

@@ -14,11 +14,31 @@
 /* Whether a bar stands on the terminal's last line. */
 static bool drawn;
 
+bool rep_progress_possible(void)
+{
+	return isatty(STDERR_FILENO) == 1;
+}
+
+void rep_progress_note(const char *line)
+{
+	fprintf(stderr, "\r%s\033[K", line);
+	drawn = true;
+}
+
 void rep_progress_init(struct rep_progress *progress, const struct rep_run *run)
 {
-	*progress = (struct rep_progress){.shown = isatty(STDERR_FILENO) == 1, .began_ns = kvw_now_ns()};
+	*progress = (struct rep_progress){.shown = rep_progress_possible(), .began_ns = kvw_now_ns()};
 	for (uint32_t i = 0; i < run->trace->count; i++)
 		progress->total += rep_work(&run->trace->requests[i]);
+}
+
+/* Whole seconds: more would be pretence. */
+static void time_left(uint64_t ms, char *out, size_t capacity)
+{
+	if (ms < 60000)
+		snprintf(out, capacity, "%llu s", (unsigned long long)(ms + 500) / 1000);
+	else
+		ctl_duration(ms, out, capacity);
 }
 
 void rep_progress_line(uint64_t done, uint64_t total, uint64_t requests, uint64_t all_requests,
@@ -32,7 +52,7 @@ void rep_progress_line(uint64_t done, uint64_t total, uint64_t requests, uint64_
 	part = part > 1 ? 1 : part;
 	filled = (uint32_t)(part * BAR);
 	if (part > 0.01)
-		ctl_duration((uint64_t)((double)elapsed_ms * (1 - part) / part), eta, sizeof(eta));
+		time_left((uint64_t)((double)elapsed_ms * (1 - part) / part), eta, sizeof(eta));
 	snprintf(out, capacity, "[%.*s%*s] %3.0f %%  %llu of %llu requests, %s left", (int)filled, full,
 		 (int)(BAR - filled), "", 100 * part, (unsigned long long)requests,
 		 (unsigned long long)all_requests, eta);
@@ -52,8 +72,7 @@ void rep_progress_draw(struct rep_progress *progress, const struct rep_run *run)
 	}
 	rep_progress_line(done, progress->total, requests, run->trace->count,
 			  (kvw_now_ns() - progress->began_ns) / 1000000, line, sizeof(line));
-	fprintf(stderr, "\r%s\033[K", line);
-	drawn = true;
+	rep_progress_note(line);
 }
 
 void rep_progress_clear(void)

@@ -16,6 +16,10 @@ struct rep_progress {
 
 void rep_progress_init(struct rep_progress *progress, const struct rep_run *run);
 void rep_progress_draw(struct rep_progress *progress, const struct rep_run *run);
+/* Whether there is a terminal to draw on. */
+bool rep_progress_possible(void);
+/* Any line of up to 79 columns, in the bar's place. Only where it is possible. */
+void rep_progress_note(const char *line);
 /* Empties the line, so that text can be printed. */
 void rep_progress_clear(void);
 

@@ -13,6 +13,7 @@
 #include "../text.h"
 #include "fleet.h"
 #include "generate.h"
+#include "heading.h"
 #include "ideal.h"
 #include "ipc/frame.h"
 #include "metadata.h"
@@ -20,6 +21,9 @@
 #include "report.h"
 #include "standalone.h"
 #include "syscalls.h"
+
+/* An engine's lease where there is room: 8 blocks a sequence, as the daemon has it by itself. */
+#define USUAL_LEASE(batch) (8 * ((uint64_t)(batch) + 1))
 
 #define FIELD(name) offsetof(struct rep_options, name)
 #define NUMBER(option, arg, fallback, min, max, field, help)                                                 \
@@ -74,12 +78,8 @@ static const struct ctl_option table[] = {
 /* Only a daemon that is started here can be told these. */
 static const char *const standalone_options[] = {"blocks", "block-tokens", "planes", "policy", "event-loop"};
 
-static int check_usage(const struct rep_options *options, const char *path)
+static int check_standalone(const struct rep_options *options)
 {
-	if (!path == !options->generate) {
-		ctl_complain("replay needs either TRACE or --generate N");
-		return CTL_USAGE;
-	}
 	if (options->standalone && options->pool) {
 		ctl_complain("--pool names a pool of a running daemon; leave it out with --standalone");
 		return CTL_USAGE;
@@ -92,6 +92,34 @@ static int check_usage(const struct rep_options *options, const char *path)
 			return CTL_USAGE;
 		}
 	return CTL_OK;
+}
+
+/* What asks for a check that would silently not take place. */
+static int check_metadata(const struct rep_options *options)
+{
+	bool injects = strcmp(options->inject, "none") != 0;
+
+	if (!options->metadata_only || (!injects && !options->control_syscall))
+		return CTL_OK;
+	ctl_complain("--%s has no effect with --metadata-only: it neither writes blocks nor decodes",
+		     injects ? "inject" : "control-syscall");
+	return CTL_USAGE;
+}
+
+static int check_usage(const struct rep_options *options, const char *path)
+{
+	int code;
+
+	if (!path == !options->generate) {
+		ctl_complain("replay needs either TRACE or --generate N");
+		return CTL_USAGE;
+	}
+	if (path && ctl_option_given(&ctl_verb_replay, options, "seed")) {
+		ctl_complain("--seed is of the trace that --generate makes; TRACE is as it is");
+		return CTL_USAGE;
+	}
+	code = check_standalone(options);
+	return code ? code : check_metadata(options);
 }
 
 static int make_trace(const struct rep_options *options, struct rep_trace *out)
@@ -140,19 +168,40 @@ static uint32_t longest_tokens(const struct rep_trace *trace, uint32_t *line)
 	return longest;
 }
 
-/* One request alone must fit, or the replay could not end. */
+/*
+ * The longest request must fit beside what all engines keep in their leases, which no daemon takes back, or
+ * the replay could not end. In a small pool they keep less than they would.
+ */
 static int check_fit(struct rep_run *run, const struct rep_pool_state *pool)
 {
 	uint32_t line = 0;
 	uint64_t wanted;
+	uint64_t each;
 
 	run->longest_tokens = longest_tokens(run->trace, &line);
-	wanted = (run->longest_tokens + pool->block_tokens - 1) / pool->block_tokens;
-	if (run->options->metadata_only || wanted <= pool->blocks)
+	if (run->options->metadata_only)
 		return CTL_OK;
-	ctl_complain(
-		"the request of line %u needs %llu blocks, but the pool has %llu; give it more (--blocks)",
-		line, (unsigned long long)wanted, (unsigned long long)pool->blocks);
+	wanted = (run->longest_tokens + pool->block_tokens - 1) / pool->block_tokens;
+	if (wanted + run->engines > pool->blocks) {
+		ctl_complain(
+			"the request of line %u needs %llu blocks, and each engine (%u) one more for its "
+			"lease, but the pool has %llu; give it more (--blocks) or take fewer (--engines)",
+			line, (unsigned long long)wanted, run->engines, (unsigned long long)pool->blocks);
+		return CTL_USAGE;
+	}
+	each = (pool->blocks - wanted) / run->engines;
+	run->lease_high = each < USUAL_LEASE(run->options->batch) ? (uint32_t)each : 0;
+	return CTL_OK;
+}
+
+/* Without KV there is nothing that a full replay could write or verify. */
+static int check_planes(const struct rep_run *run, const struct rep_pool_state *pool)
+{
+	if (run->options->metadata_only || pool->kv_planes)
+		return CTL_OK;
+	ctl_complain("pool '%s' has opaque planes only; it takes --metadata-only, a full replay needs planes "
+		     "such as 'latent bf16'",
+		     pool->name);
 	return CTL_USAGE;
 }
 
@@ -176,40 +225,6 @@ static int choose_target(struct rep_run *run, uint32_t block_tokens, uint8_t *re
 	target->wanted = true;
 	target->readers = readers;
 	return CTL_OK;
-}
-
-static void print_work(const struct rep_run *run)
-{
-	const struct rep_options *options = run->options;
-
-	if (options->metadata_only) {
-		fputs("look-ups alone\n", stderr);
-		return;
-	}
-	fprintf(stderr, "%u engines, batch %u, ", run->engines, options->batch);
-	if (options->attention_every)
-		fprintf(stderr, "%u heads, attention at every %uth step, every %uth row compared, ",
-			options->heads, options->attention_every, options->compare_every);
-	else
-		fputs("no attention, ", stderr);
-	fprintf(stderr, "system calls counted by %s\n", rep_counting_name(run->counting));
-}
-
-static void print_plan(const struct rep_run *run, const struct rep_pool_state *pool)
-{
-	char text[4][CTL_TEXT_BYTES];
-
-	fprintf(stderr, "pool '%s': %s blocks of %s tokens, %s (%s)", pool->name,
-		ctl_number(pool->blocks, text[0], sizeof(text[0])),
-		ctl_number(pool->block_tokens, text[1], sizeof(text[1])),
-		ctl_bytes(pool->bytes, text[2], sizeof(text[2])), pool->memory);
-	if (pool->counted)
-		fprintf(stderr, ", policy %s, event loop %s", pool->policy, pool->event_loop);
-	else
-		fputs("; this user may not read its counters", stderr);
-	fprintf(stderr, "\ntrace: %s requests, %u tokens an id; ",
-		ctl_number(run->trace->count, text[3], sizeof(text[3])), run->trace->block_tokens);
-	print_work(run);
 }
 
 static int run_engines(struct rep_run *run, struct rep_report *report)
@@ -243,6 +258,20 @@ static int compute_ideal(const struct rep_run *run, const struct rep_pool_state 
 	return ret ? CTL_FAULT : CTL_OK;
 }
 
+static uint64_t sessions_over(const struct rep_pool_state *state)
+{
+	return state->counters[KVW_COUNTER_sessions_ended] + state->counters[KVW_COUNTER_sessions_died] +
+	       state->counters[KVW_COUNTER_sessions_revoked];
+}
+
+/* Whether the daemon's counters grew by this replay alone: no engine but ours was there, or came and went. */
+static bool is_alone(const struct rep_run *run, const struct rep_pool_state *before,
+		     const struct rep_pool_state *after)
+{
+	return before->counted && !before->engines && !after->engines &&
+	       sessions_over(after) - sessions_over(before) == run->engines;
+}
+
 /* Everything between two looks at the daemon's counters. */
 static int run_counted(struct rep_run *run, struct rep_report *report)
 {
@@ -253,10 +282,19 @@ static int run_counted(struct rep_run *run, struct rep_report *report)
 	report->wall_s = (double)(kvw_now_ns() - began_ns) / 1e9;
 	if (rep_pool_state_settle(&options->global, options->pool, report->before.engines, &report->after))
 		return CTL_DAEMON;
-	report->counted = report->before.counted && !report->before.engines && !report->after.engines;
+	report->counted = is_alone(run, &report->before, &report->after);
 	report->block_bytes = atomic_load(&run->shared->block_bytes);
 	rep_report_sum(report);
 	return code;
+}
+
+static int read_before(const struct rep_options *options, struct rep_pool_state *out)
+{
+	int ret = rep_pool_state_read(&options->global, options->pool, out);
+
+	if (!options->standalone && (ret == -ENOENT || ret == -ECONNREFUSED))
+		ctl_complain("--standalone starts a daemon for the replay alone");
+	return ret;
 }
 
 static int prepare(struct rep_run *run, struct rep_report *report, uint8_t *readers)
@@ -264,9 +302,11 @@ static int prepare(struct rep_run *run, struct rep_report *report, uint8_t *read
 	const struct rep_options *options = run->options;
 	int code;
 
-	if (rep_pool_state_read(&options->global, options->pool, &report->before))
+	if (read_before(options, &report->before))
 		return CTL_DAEMON;
-	code = check_fit(run, &report->before);
+	code = check_planes(run, &report->before);
+	if (!code)
+		code = check_fit(run, &report->before);
 	if (!code)
 		code = compute_ideal(run, &report->before, &report->ideal);
 	if (!code && !options->metadata_only && strcmp(options->inject, "flip") == 0)
@@ -285,7 +325,7 @@ static int run_with_daemon(struct rep_run *run, struct rep_report *report)
 	else
 		code = prepare(run, report, readers);
 	if (!code) {
-		print_plan(run, &report->before);
+		rep_heading(run, &report->before);
 		code = run_counted(run, report);
 	}
 	free(readers);
@@ -317,7 +357,7 @@ static int run_standalone(struct rep_run *run, struct rep_report *report, struct
 
 	daemon_params(options, &params);
 	if (rep_daemon_start(&params, &daemon))
-		return CTL_DAEMON;
+		return rep_interrupted() ? CTL_FAULT : CTL_DAEMON;
 	options->global.socket = daemon.socket;
 	code = run_with_daemon(run, report);
 	if (rep_daemon_stop(&daemon, options->global.timeout_ms))

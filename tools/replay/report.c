@@ -68,13 +68,20 @@ static bool judge_interrupt(const struct rep_report *report, char *out, size_t c
 	return report->fleet && report->fleet->interrupted;
 }
 
+/* The last answers to an engine that was stopped are counted by the daemon alone. */
+static bool both_counted(const struct rep_report *report)
+{
+	return report->counted &&
+	       !(report->fleet && (report->fleet->interrupted || report->fleet->engines_failed));
+}
+
 static bool judge_lookups(const struct rep_report *report, char *out, size_t capacity)
 {
 	uint64_t counted = rep_report_counter(report, KVW_COUNTER_lookup_blocks);
 
 	snprintf(out, capacity, "engines asked for %" PRIu64 " blocks, the daemon counts %" PRIu64,
 		 report->totals.lookup_blocks, counted);
-	return report->counted && counted != report->totals.lookup_blocks;
+	return both_counted(report) && counted != report->totals.lookup_blocks;
 }
 
 static bool judge_hits(const struct rep_report *report, char *out, size_t capacity)
@@ -84,7 +91,7 @@ static bool judge_hits(const struct rep_report *report, char *out, size_t capaci
 	snprintf(out, capacity,
 		 "engines were answered %" PRIu64 " matched blocks, the daemon counts %" PRIu64,
 		 report->totals.hit_blocks, counted);
-	return report->counted && counted != report->totals.hit_blocks;
+	return both_counted(report) && counted != report->totals.hit_blocks;
 }
 
 static bool judge_end(const struct rep_report *report, char *out, size_t capacity)
@@ -105,8 +112,21 @@ static bool judge_injection(const struct rep_report *report, char *out, size_t c
 		snprintf(out, capacity, "no byte was flipped: no engine matched the chosen block in time");
 		return true;
 	}
-	snprintf(out, capacity, "the flipped byte was not found");
+	snprintf(out, capacity,
+		 "the flipped byte was not found: its block was never matched again, or the check is blind");
 	return !report->totals.block_failures;
+}
+
+/* A control run whose calls are not seen would make any zero worthless. */
+static bool judge_control(const struct rep_report *report, char *out, size_t capacity)
+{
+	const struct rep_totals *totals = &report->totals;
+
+	snprintf(out, capacity,
+		 "%" PRIu64 " steady steps made a control call each, but only %" PRIu64 " calls were counted",
+		 totals->steady_steps, totals->steady_syscalls);
+	return report->run->options->control_syscall && report->syscalls_counted &&
+	       totals->steady_syscalls < totals->steady_steps;
 }
 
 static bool judge_daemon(const struct rep_report *report, char *out, size_t capacity)
@@ -119,7 +139,7 @@ bool rep_report_problem(const struct rep_report *report, uint32_t at, char *out,
 {
 	static bool (*const judges[])(const struct rep_report *report, char *out, size_t capacity) = {
 		judge_blocks, judge_attention, judge_engines,   judge_interrupt, judge_lookups,
-		judge_hits,   judge_end,       judge_injection, judge_daemon,
+		judge_hits,   judge_end,       judge_injection, judge_control,   judge_daemon,
 	};
 
 	for (size_t i = 0; i < sizeof(judges) / sizeof(judges[0]); i++)
@@ -168,6 +188,40 @@ static void add_hits(struct ctl_table *table, const struct rep_report *report)
 	ctl_table_text(table, "");
 }
 
+static void row_unmeasured(struct ctl_table *table, const char *name)
+{
+	ctl_table_text(table, name);
+	ctl_table_text(table, "-");
+	ctl_table_text(table, "not measured");
+}
+
+static void add_preparation(struct ctl_table *table, const struct rep_histogram *ns)
+{
+	static const char name[] = "step preparation";
+
+	if (!rep_histogram_count(ns)) {
+		row_unmeasured(table, name);
+		return;
+	}
+	ctl_table_text(table, name);
+	ctl_table_format(table, "%.1f us", (double)rep_histogram_quantile(ns, 500) / 1000);
+	ctl_table_format(table, "median; 99 %%: %.1f us", (double)rep_histogram_quantile(ns, 990) / 1000);
+}
+
+static void add_syscalls(struct ctl_table *table, const struct rep_report *report)
+{
+	static const char name[] = "system calls a steady step";
+	const struct rep_totals *totals = &report->totals;
+
+	if (!report->syscalls_counted || !totals->steady_steps) {
+		row_unmeasured(table, name);
+		return;
+	}
+	ctl_table_text(table, name);
+	ctl_table_format(table, "%.4g", (double)totals->steady_syscalls / (double)totals->steady_steps);
+	ctl_table_format(table, "most: %" PRIu64, totals->worst_syscalls);
+}
+
 static void add_steps(struct ctl_table *table, const struct rep_report *report)
 {
 	const struct rep_totals *totals = &report->totals;
@@ -175,20 +229,8 @@ static void add_steps(struct ctl_table *table, const struct rep_report *report)
 	row(table, "preemptions", totals->preemptions);
 	row(table, "decode steps", totals->decode_steps);
 	row_of(table, "steady steps", totals->steady_steps, totals->decode_steps, "the decode steps");
-	ctl_table_text(table, "step preparation");
-	ctl_table_format(table, "%.1f us",
-			 (double)rep_histogram_quantile(&report->preparation_ns, 500) / 1000);
-	ctl_table_format(table, "median; 99 %%: %.1f us",
-			 (double)rep_histogram_quantile(&report->preparation_ns, 990) / 1000);
-	ctl_table_text(table, "system calls a steady step");
-	if (report->syscalls_counted && totals->steady_steps) {
-		ctl_table_format(table, "%.4g",
-				 (double)totals->steady_syscalls / (double)totals->steady_steps);
-		ctl_table_format(table, "most: %" PRIu64, totals->worst_syscalls);
-	} else {
-		ctl_table_text(table, "-");
-		ctl_table_text(table, "not measured");
-	}
+	add_preparation(table, &report->preparation_ns);
+	add_syscalls(table, report);
 }
 
 static void add_failures(struct ctl_table *table, const struct rep_report *report)
@@ -196,7 +238,10 @@ static void add_failures(struct ctl_table *table, const struct rep_report *repor
 	const struct rep_totals *totals = &report->totals;
 
 	row(table, "blocks verified", totals->verified_blocks);
-	row(table, "attention rows compared", totals->compared_rows);
+	if (totals->attention_rows)
+		row(table, "attention rows compared", totals->compared_rows);
+	else
+		row_unmeasured(table, "attention rows compared");
 	row(table, "failures", totals->block_failures + totals->attention_failures);
 }
 

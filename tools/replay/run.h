@@ -113,6 +113,7 @@ struct rep_run {
 	enum rep_counting counting;
 	uint32_t engines;
 	uint32_t longest_tokens; /* prompt and output of the longest request */
+	uint32_t lease_high;     /* most blocks of an engine's lease; 0: as many as the daemon thinks fit */
 };
 
 /* Single writer: a load and a store, no locked instruction. */

@@ -24,74 +24,12 @@
 /* Lines of the log that are shown after a failure. */
 #define LOG_SHOWN_BYTES 4096
 
+/* How long one that failed has to end by itself. */
+#define END_WAIT_MS 1000
+
 /* Most arguments of the daemon's command line. */
 #define MAX_ARGS 20
 #define ARG_BYTES 256
-
-/* Where kvpoold lies, from the folder of this program: installed or in the build tree. */
-static const char *const beside[] = {"kvpoold", "../sbin/kvpoold", "../libexec/kvpoold", "../daemon/kvpoold"};
-
-static int own_folder(char *out, size_t capacity)
-{
-	ssize_t length = readlink("/proc/self/exe", out, capacity - 1);
-	char *slash;
-
-	if (length < 0)
-		return -errno;
-	out[length] = '\0';
-	slash = strrchr(out, '/');
-	if (!slash)
-		return -ENOENT;
-	*slash = '\0';
-	return 0;
-}
-
-static bool is_program(const char *path)
-{
-	return access(path, X_OK) == 0;
-}
-
-static int find_beside(char *out, size_t capacity)
-{
-	char folder[PATH_MAX];
-
-	if (own_folder(folder, sizeof(folder)))
-		return -ENOENT;
-	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-		int length = snprintf(out, capacity, "%s/%s", folder, beside[i]);
-
-		if (length > 0 && (size_t)length < capacity && is_program(out))
-			return 0;
-	}
-	return -ENOENT;
-}
-
-static int find_in_path(char *out, size_t capacity)
-{
-	const char *at = getenv("PATH");
-
-	while (at && *at) {
-		size_t span = strcspn(at, ":");
-		int length = snprintf(out, capacity, "%.*s/kvpoold", (int)span, at);
-
-		if (span && length > 0 && (size_t)length < capacity && is_program(out))
-			return 0;
-		at += span + (at[span] == ':');
-	}
-	return -ENOENT;
-}
-
-int rep_daemon_find(char *out, size_t capacity)
-{
-	const char *given = getenv("KVPOOLD");
-
-	if (given && *given) {
-		int length = snprintf(out, capacity, "%s", given);
-
-		return length > 0 && (size_t)length < capacity && is_program(out) ? 0 : -ENOENT;
-	}
-	return find_beside(out, capacity) && find_in_path(out, capacity) ? -ENOENT : 0;
-}
 
 struct arguments {
 	char text[MAX_ARGS][ARG_BYTES];
@@ -150,6 +88,8 @@ static void exec_daemon(const char *program, const struct rep_daemon_params *par
 	setpgid(0, 0);
 	signal(SIGPIPE, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != daemon->parent)
+		_exit(127);
 	if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
 		_exit(127);
 	if (fcntl(ready_fd, F_SETFD, 0))
@@ -206,29 +146,16 @@ static void show_log(const struct rep_daemon *daemon)
 	length = fread(text, 1, LOG_SHOWN_BYTES, file);
 	text[length] = '\0';
 	fclose(file);
-	fprintf(stderr, "kvpoolctl: kvpoold said:\n%s", text);
+	if (length)
+		fprintf(stderr, "kvpoolctl: kvpoold said:\n%s", text);
 }
 
-/* "ready", or the end of the file when the daemon has ended. */
-static int wait_ready(int fd, int timeout_ms)
-{
-	struct pollfd entry = {.fd = fd, .events = POLLIN};
-	char byte;
-	int ready;
-
-	do {
-		ready = poll(&entry, 1, timeout_ms);
-	} while (ready < 0 && errno == EINTR);
-	if (ready == 0)
-		return -ETIMEDOUT;
-	return read(fd, &byte, 1) == 1 ? 0 : -EPIPE;
-}
-
-static int ready_timeout_ms(const struct rep_daemon_params *params)
+/* Populating takes its time. */
+static uint32_t ready_timeout_ms(const struct rep_daemon_params *params)
 {
 	uint64_t ms = params->timeout_ms * (1 + params->pool_bytes / 1000000000);
 
-	return ms < INT_MAX ? (int)ms : INT_MAX;
+	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
 static int spawn(const char *program, const struct rep_daemon_params *params, struct rep_daemon *daemon)
@@ -239,46 +166,13 @@ static int spawn(const char *program, const struct rep_daemon_params *params, st
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
 	fflush(NULL);
+	daemon->parent = getpid();
 	daemon->pid = fork();
 	if (daemon->pid == 0)
 		exec_daemon(program, params, daemon, fds[1]);
 	close(fds[1]);
-	ret = daemon->pid < 0 ? -errno : wait_ready(fds[0], ready_timeout_ms(params));
+	ret = daemon->pid < 0 ? -errno : rep_daemon_wait(fds[0], daemon->socket, ready_timeout_ms(params));
 	close(fds[0]);
-	return ret;
-}
-
-int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *out)
-{
-	struct rep_daemon daemon = {.pid = -1};
-	char program[PATH_MAX];
-	int ret = rep_daemon_find(program, sizeof(program));
-
-	if (ret) {
-		ctl_complain(
-			"cannot find kvpoold: not beside kvpoolctl, not in $PATH; set $KVPOOLD to its path");
-		return ret;
-	}
-	ret = make_folder(&daemon);
-	if (ret) {
-		ctl_complain("cannot make '%s': %s", daemon.folder, strerror(-ret));
-		return ret;
-	}
-	ret = spawn(program, params, &daemon);
-	if (!ret) {
-		*out = daemon;
-		return 0;
-	}
-	ctl_complain("'%s' did not come up: %s", program,
-		     ret == -ETIMEDOUT ? "not ready in time"
-		     : ret == -EPIPE   ? "it ended"
-				       : strerror(-ret));
-	show_log(&daemon);
-	if (daemon.pid > 0) {
-		kill(daemon.pid, SIGKILL);
-		waitpid(daemon.pid, NULL, 0);
-	}
-	remove_folder(&daemon);
 	return ret;
 }
 
@@ -297,6 +191,81 @@ static bool ends_within(pid_t pid, uint32_t timeout_ms)
 	return ready == 1;
 }
 
+static void tell_not_found(void)
+{
+	const char *given = getenv("KVPOOLD");
+
+	if (given && *given)
+		ctl_complain("$KVPOOLD is '%s', which is no program that can be run", given);
+	else
+		ctl_complain(
+			"cannot find kvpoold: not beside kvpoolctl, not in $PATH; set $KVPOOLD to its path");
+}
+
+/* How the process ended, which has been waited for. */
+static void tell_end(const char *program, int status)
+{
+	if (WIFSIGNALED(status))
+		ctl_complain("'%s' was ended by signal %d (%s)", program, WTERMSIG(status),
+			     strsignal(WTERMSIG(status)));
+	else
+		ctl_complain("'%s' ended with code %d", program, WEXITSTATUS(status));
+}
+
+static void tell_failed_start(const char *program, const struct rep_daemon *daemon, int error, int status)
+{
+	if (error == -EINTR)
+		ctl_complain("interrupted while waiting for kvpoold");
+	else if (error == -EPIPE)
+		tell_end(program, status);
+	else if (error == -ETIMEDOUT)
+		ctl_complain("'%s' was not ready in time; --timeout-ms gives it longer", program);
+	else
+		ctl_complain("cannot start '%s': %s", program, strerror(-error));
+	if (error != -EINTR)
+		show_log(daemon);
+}
+
+/* One that has hung up is about to end, and then how it did so is of interest. */
+static int end_failed_start(const struct rep_daemon *daemon, int error)
+{
+	int status = 0;
+
+	if (daemon->pid <= 0)
+		return 0;
+	if (error != -EPIPE || !ends_within(daemon->pid, END_WAIT_MS))
+		kill(daemon->pid, SIGKILL);
+	while (waitpid(daemon->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *out)
+{
+	struct rep_daemon daemon = {.pid = -1};
+	char program[PATH_MAX];
+	int ret = rep_daemon_find(program, sizeof(program));
+
+	if (ret) {
+		tell_not_found();
+		return ret;
+	}
+	ret = make_folder(&daemon);
+	if (ret) {
+		ctl_complain("cannot make '%s': %s; set $TMPDIR to a folder that can be written",
+			     daemon.folder, strerror(-ret));
+		return ret;
+	}
+	ret = spawn(program, params, &daemon);
+	if (!ret) {
+		*out = daemon;
+		return 0;
+	}
+	tell_failed_start(program, &daemon, ret, end_failed_start(&daemon, ret));
+	remove_folder(&daemon);
+	return ret;
+}
+
 int rep_daemon_stop(struct rep_daemon *daemon, uint32_t timeout_ms)
 {
 	int status = 0;
@@ -310,11 +279,8 @@ int rep_daemon_stop(struct rep_daemon *daemon, uint32_t timeout_ms)
 		;
 	if (!in_time)
 		ctl_complain("kvpoold did not end within %u ms after TERM and was killed", timeout_ms);
-	else if (WIFSIGNALED(status))
-		ctl_complain("kvpoold was ended by signal %d (%s)", WTERMSIG(status),
-			     strsignal(WTERMSIG(status)));
-	else if (WEXITSTATUS(status))
-		ctl_complain("kvpoold ended with code %d", WEXITSTATUS(status));
+	else if (status)
+		tell_end("kvpoold", status);
 	if (status)
 		show_log(daemon);
 	remove_folder(daemon);

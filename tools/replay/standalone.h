@@ -23,6 +23,7 @@ struct rep_daemon_params {
 
 struct rep_daemon {
 	pid_t pid;
+	pid_t parent;
 	char folder[64];
 	char socket[108];
 	char log[96];
@@ -32,6 +33,11 @@ struct rep_daemon {
 int rep_daemon_find(char *out, size_t capacity);
 /* 0 or a negative errno, told on standard error with the end of the daemon's log. */
 int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *out);
+/*
+ * Waits for the daemon's word on ready_fd and shows meanwhile, on a terminal, how far its pool is populated. 0;
+ * -EPIPE: it has ended; -ETIMEDOUT; -EINTR: the user does not want to wait.
+ */
+int rep_daemon_wait(int ready_fd, const char *socket, uint32_t timeout_ms);
 /* TERM, and its end within timeout_ms. 0; -EIO: it did not end in order, told. Removes the folder. */
 int rep_daemon_stop(struct rep_daemon *daemon, uint32_t timeout_ms);
 
