@@ -77,21 +77,25 @@ static int64_t mla_row_elements(uint32_t dtype)
 	return dtype == KVK_MLA_FP8 ? KVK_MLA_FP8_ROW_BYTES : KVK_MLA_WIDTH;
 }
 
+/* Queries, cache and results of both MLA attentions: fields of equal name in either struct. */
+#define MLA_ARRAYS(p)                                                                                        \
+	ARRAY((p)->q, kvk_dtype_bytes((p)->q_dtype), 4, ((p)->batch, (p)->s_q, (p)->heads, KVK_MLA_WIDTH),   \
+	      &(p)->q_stride_batch, &(p)->q_stride_query, &(p)->q_stride_head),                              \
+		ARRAY((p)->kv, kvk_dtype_bytes((p)->kv_dtype), 3,                                            \
+		      ((p)->pages, (p)->page_tokens, mla_row_elements((p)->kv_dtype)), &(p)->kv_stride_page, \
+		      &(p)->kv_stride_token),                                                                \
+		ARRAY((p)->out, kvk_dtype_bytes((p)->out_dtype), 4,                                          \
+		      ((p)->batch, (p)->s_q, (p)->heads, KVK_MLA_LATENT), &(p)->out_stride_batch,            \
+		      &(p)->out_stride_query, &(p)->out_stride_head),                                        \
+		(p)->lse ? ARRAY((p)->lse, 4, 3, ((p)->batch, (p)->heads, (p)->s_q), &(p)->lse_stride_batch, \
+				 &(p)->lse_stride_head)                                                      \
+			 : 0
+
 static int check_mla_dense_arrays(struct kvk_mla_dense_params *p)
 {
-	return FIRST_ERROR(
-		ARRAY(p->q, kvk_dtype_bytes(p->q_dtype), 4, (p->batch, p->s_q, p->heads, KVK_MLA_WIDTH),
-		      &p->q_stride_batch, &p->q_stride_query, &p->q_stride_head),
-		ARRAY(p->kv, kvk_dtype_bytes(p->kv_dtype), 3,
-		      (p->pages, p->page_tokens, mla_row_elements(p->kv_dtype)), &p->kv_stride_page,
-		      &p->kv_stride_token),
-		ARRAY(p->block_table, 4, 2, (p->batch, p->table_width), &p->table_stride),
-		ARRAY(p->lens, 4, 1, (p->batch), NULL),
-		ARRAY(p->out, kvk_dtype_bytes(p->out_dtype), 4, (p->batch, p->s_q, p->heads, KVK_MLA_LATENT),
-		      &p->out_stride_batch, &p->out_stride_query, &p->out_stride_head),
-		p->lse ? ARRAY(p->lse, 4, 3, (p->batch, p->heads, p->s_q), &p->lse_stride_batch,
-			       &p->lse_stride_head)
-		       : 0);
+	return FIRST_ERROR(MLA_ARRAYS(p),
+			   ARRAY(p->block_table, 4, 2, (p->batch, p->table_width), &p->table_stride),
+			   ARRAY(p->lens, 4, 1, (p->batch), NULL));
 }
 
 int kvk_prepare_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_mla_dense_params *p)
@@ -115,19 +119,8 @@ int kvk_prepare_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_
 
 static int check_mla_sparse_arrays(struct kvk_mla_sparse_params *p)
 {
-	return FIRST_ERROR(
-		ARRAY(p->q, kvk_dtype_bytes(p->q_dtype), 4, (p->batch, p->s_q, p->heads, KVK_MLA_WIDTH),
-		      &p->q_stride_batch, &p->q_stride_query, &p->q_stride_head),
-		ARRAY(p->kv, kvk_dtype_bytes(p->kv_dtype), 3,
-		      (p->pages, p->page_tokens, mla_row_elements(p->kv_dtype)), &p->kv_stride_page,
-		      &p->kv_stride_token),
-		ARRAY(p->indices, 4, 3, (p->batch, p->s_q, p->topk), &p->indices_stride_batch,
-		      &p->indices_stride_query),
-		ARRAY(p->out, kvk_dtype_bytes(p->out_dtype), 4, (p->batch, p->s_q, p->heads, KVK_MLA_LATENT),
-		      &p->out_stride_batch, &p->out_stride_query, &p->out_stride_head),
-		p->lse ? ARRAY(p->lse, 4, 3, (p->batch, p->heads, p->s_q), &p->lse_stride_batch,
-			       &p->lse_stride_head)
-		       : 0);
+	return FIRST_ERROR(MLA_ARRAYS(p), ARRAY(p->indices, 4, 3, (p->batch, p->s_q, p->topk),
+						&p->indices_stride_batch, &p->indices_stride_query));
 }
 
 int kvk_prepare_mla_sparse(const struct kvk_mla_sparse_params *params, struct kvk_mla_sparse_params *p)
@@ -160,21 +153,25 @@ static int check_head_groups(int32_t heads, int32_t kv_heads)
 	return heads < 1 || kv_heads < 1 || heads % kv_heads ? -EINVAL : 0;
 }
 
+/* Queries, caches, paging and results of dense and sparse grouped attention: fields of equal name. */
+#define GQA_ARRAYS(p)                                                                                        \
+	ARRAY((p)->q, kvk_dtype_bytes((p)->q_dtype), 3, ((p)->rows, (p)->heads, (p)->head_dim),              \
+	      &(p)->q_stride_row, &(p)->q_stride_head),                                                      \
+		ARRAY((p)->k, kvk_dtype_bytes((p)->kv_dtype), 4,                                             \
+		      ((p)->pages, (p)->page_tokens, (p)->kv_heads, (p)->head_dim), &(p)->k_stride_page,     \
+		      &(p)->k_stride_token, &(p)->k_stride_head),                                            \
+		ARRAY((p)->v, kvk_dtype_bytes((p)->kv_dtype), 4,                                             \
+		      ((p)->pages, (p)->page_tokens, (p)->kv_heads, (p)->head_dim), &(p)->v_stride_page,     \
+		      &(p)->v_stride_token, &(p)->v_stride_head),                                            \
+		ARRAY((p)->block_table, 4, 2, ((p)->batch, (p)->table_width), &(p)->table_stride),           \
+		ARRAY((p)->lens, 4, 1, ((p)->batch), NULL),                                                  \
+		ARRAY((p)->out, kvk_dtype_bytes((p)->out_dtype), 3, ((p)->rows, (p)->heads, (p)->head_dim),  \
+		      &(p)->out_stride_row, &(p)->out_stride_head),                                          \
+		(p)->lse ? ARRAY((p)->lse, 4, 2, ((p)->rows, (p)->heads), &(p)->lse_stride_row) : 0
+
 static int check_gqa_dense_arrays(struct kvk_gqa_dense_params *p)
 {
-	const size_t kv_bytes = kvk_dtype_bytes(p->kv_dtype);
-
-	return FIRST_ERROR(ARRAY(p->q, kvk_dtype_bytes(p->q_dtype), 3, (p->rows, p->heads, p->head_dim),
-				 &p->q_stride_row, &p->q_stride_head),
-			   ARRAY(p->k, kv_bytes, 4, (p->pages, p->page_tokens, p->kv_heads, p->head_dim),
-				 &p->k_stride_page, &p->k_stride_token, &p->k_stride_head),
-			   ARRAY(p->v, kv_bytes, 4, (p->pages, p->page_tokens, p->kv_heads, p->head_dim),
-				 &p->v_stride_page, &p->v_stride_token, &p->v_stride_head),
-			   ARRAY(p->block_table, 4, 2, (p->batch, p->table_width), &p->table_stride),
-			   ARRAY(p->lens, 4, 1, (p->batch), NULL),
-			   ARRAY(p->out, kvk_dtype_bytes(p->out_dtype), 3, (p->rows, p->heads, p->head_dim),
-				 &p->out_stride_row, &p->out_stride_head),
-			   p->lse ? ARRAY(p->lse, 4, 2, (p->rows, p->heads), &p->lse_stride_row) : 0);
+	return FIRST_ERROR(GQA_ARRAYS(p));
 }
 
 int kvk_prepare_gqa_dense(const struct kvk_gqa_dense_params *params, struct kvk_gqa_dense_params *p)
@@ -267,21 +264,8 @@ int kvk_prepare_msa_select(const struct kvk_msa_select_params *params, struct kv
 
 static int check_msa_sparse_arrays(struct kvk_msa_sparse_params *p)
 {
-	const size_t kv_bytes = kvk_dtype_bytes(p->kv_dtype);
-
-	return FIRST_ERROR(ARRAY(p->q, kvk_dtype_bytes(p->q_dtype), 3, (p->rows, p->heads, p->head_dim),
-				 &p->q_stride_row, &p->q_stride_head),
-			   ARRAY(p->k, kv_bytes, 4, (p->pages, p->page_tokens, p->kv_heads, p->head_dim),
-				 &p->k_stride_page, &p->k_stride_token, &p->k_stride_head),
-			   ARRAY(p->v, kv_bytes, 4, (p->pages, p->page_tokens, p->kv_heads, p->head_dim),
-				 &p->v_stride_page, &p->v_stride_token, &p->v_stride_head),
-			   ARRAY(p->selected, 4, 3, (p->kv_heads, p->rows, p->topk), &p->selected_stride_head,
-				 &p->selected_stride_row),
-			   ARRAY(p->block_table, 4, 2, (p->batch, p->table_width), &p->table_stride),
-			   ARRAY(p->lens, 4, 1, (p->batch), NULL),
-			   ARRAY(p->out, kvk_dtype_bytes(p->out_dtype), 3, (p->rows, p->heads, p->head_dim),
-				 &p->out_stride_row, &p->out_stride_head),
-			   p->lse ? ARRAY(p->lse, 4, 2, (p->rows, p->heads), &p->lse_stride_row) : 0);
+	return FIRST_ERROR(GQA_ARRAYS(p), ARRAY(p->selected, 4, 3, (p->kv_heads, p->rows, p->topk),
+						&p->selected_stride_head, &p->selected_stride_row));
 }
 
 int kvk_prepare_msa_sparse(const struct kvk_msa_sparse_params *params, struct kvk_msa_sparse_params *p)

@@ -31,23 +31,14 @@ static void attend(const struct kvk_gqa_dense_params *p, const int32_t *table, i
 		p->lse[row * p->lse_stride_row + h] = (float)kvk_ref_softmax_lse(&softmax);
 }
 
-static void attend_sequence(const struct kvk_gqa_dense_params *p, int32_t r)
+/* A padding row has no table, and no key whose page would be looked up in it. */
+static void attend_row(const void *op, int32_t sequence, int32_t row, int32_t visible)
 {
-	const int32_t *table = p->block_table + r * p->table_stride;
-	const int32_t first = kvk_first_row(p->cu_q, p->s_q, r);
-	const int32_t count = kvk_first_row(p->cu_q, p->s_q, r + 1) - first;
+	const struct kvk_gqa_dense_params *p = op;
+	const int32_t *table = sequence < 0 ? NULL : p->block_table + sequence * p->table_stride;
 
-	for (int32_t i = 0; i < count; i++)
-		for (int32_t h = 0; h < p->heads; h++)
-			attend(p, table, first + i, h,
-			       kvk_visible(p->lens[r], count, i, (p->flags & KVK_CAUSAL) != 0));
-}
-
-static void empty_rows(const struct kvk_gqa_dense_params *p, int32_t begin, int32_t end)
-{
-	for (int32_t row = begin; row < end; row++)
-		for (int32_t h = 0; h < p->heads; h++)
-			attend(p, NULL, row, h, 0);
+	for (int32_t h = 0; h < p->heads; h++)
+		attend(p, table, row, h, visible);
 }
 
 int kvk_gqa_dense_ref(const struct kvk_gqa_dense_params *params)
@@ -57,9 +48,13 @@ int kvk_gqa_dense_ref(const struct kvk_gqa_dense_params *params)
 
 	if (ret <= 0)
 		return ret;
-	empty_rows(&p, 0, kvk_first_row(p.cu_q, p.s_q, 0));
-	for (int32_t r = 0; r < p.batch; r++)
-		attend_sequence(&p, r);
-	empty_rows(&p, kvk_first_row(p.cu_q, p.s_q, p.batch), p.rows);
+	kvk_ref_each_row(&(const struct kvk_ref_rows){.op = &p,
+						      .cu_q = p.cu_q,
+						      .lens = p.lens,
+						      .s_q = p.s_q,
+						      .batch = p.batch,
+						      .rows = p.rows,
+						      .causal = (p.flags & KVK_CAUSAL) != 0,
+						      .visit = attend_row});
 	return 0;
 }

@@ -44,23 +44,15 @@ static void score_row(const struct kvk_msa_scores_params *p, const int32_t *tabl
 	}
 }
 
-static void score_query(const struct kvk_msa_scores_params *p, const int32_t *table, int32_t row,
-			int32_t visible)
+static void score_query(const void *op, int32_t sequence, int32_t row, int32_t visible)
 {
+	const struct kvk_msa_scores_params *p = op;
+	const int32_t *table = sequence < 0 ? NULL : p->block_table + sequence * p->table_stride;
+
 	for (int32_t h = 0; h < p->index_heads; h++)
 		score_row(p, table, row, h, visible);
 	if (p->n_valid)
 		p->n_valid[row] = visible ? (visible - 1) / p->block_tokens + 1 : 0;
-}
-
-static void score_sequence(const struct kvk_msa_scores_params *p, int32_t r)
-{
-	const int32_t first = kvk_first_row(p->cu_q, p->s_q, r);
-	const int32_t count = kvk_first_row(p->cu_q, p->s_q, r + 1) - first;
-
-	for (int32_t i = 0; i < count; i++)
-		score_query(p, p->block_table + r * p->table_stride, first + i,
-			    kvk_visible(p->lens[r], count, i, 1));
 }
 
 int kvk_msa_scores_ref(const struct kvk_msa_scores_params *params)
@@ -70,11 +62,13 @@ int kvk_msa_scores_ref(const struct kvk_msa_scores_params *params)
 
 	if (ret <= 0)
 		return ret;
-	for (int32_t row = 0; row < kvk_first_row(p.cu_q, p.s_q, 0); row++)
-		score_query(&p, NULL, row, 0);
-	for (int32_t r = 0; r < p.batch; r++)
-		score_sequence(&p, r);
-	for (int32_t row = kvk_first_row(p.cu_q, p.s_q, p.batch); row < p.rows; row++)
-		score_query(&p, NULL, row, 0);
+	kvk_ref_each_row(&(const struct kvk_ref_rows){.op = &p,
+						      .cu_q = p.cu_q,
+						      .lens = p.lens,
+						      .s_q = p.s_q,
+						      .batch = p.batch,
+						      .rows = p.rows,
+						      .causal = 1,
+						      .visit = score_query});
 	return 0;
 }

@@ -27,6 +27,22 @@ static inline int64_t kvk_ref_token(const int32_t *table, int32_t page_tokens, i
 	return table[position / page_tokens] * stride_page + position % page_tokens * stride_token;
 }
 
+/*
+ * Query rows in order, each with the sequence that it is of (-1: padding) and the keys it sees (0 then). `op` is
+ * the operation's parameters.
+ */
+struct kvk_ref_rows {
+	const void *op;
+	const int32_t *cu_q; /* or NULL */
+	const int32_t *lens;
+	int32_t s_q;
+	int32_t batch;
+	int32_t rows;
+	int causal;
+	void (*visit)(const void *op, int32_t sequence, int32_t row, int32_t visible);
+};
+void kvk_ref_each_row(const struct kvk_ref_rows *rows);
+
 /* One query's attention while its keys go by. */
 struct kvk_ref_softmax {
 	int dim;

@@ -11,6 +11,18 @@
 
 #include "support.h"
 
+/* Whether a sanitizer watches, which makes everything many times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KVT_INSTRUMENTED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KVT_INSTRUMENTED 1
+#endif
+#endif
+#ifndef KVT_INSTRUMENTED
+#define KVT_INSTRUMENTED 0
+#endif
+
 /* `count` elements, all bytes 0xff. Every allocation here ends the test on failure. */
 void *kvt_poison(int64_t count, size_t element_bytes);
 
