@@ -125,7 +125,9 @@ struct kvw_request kvt_foe_plausible(struct kvt_foe *foe);
 	X(colliding_keys)                                                                                    \
 	/* modes_memory.c */                                                                                 \
 	X(punched_holes)                                                                                     \
+	X(held_inode)                                                                                        \
 	X(ofd_lock_games)                                                                                    \
+	X(many_locks)                                                                                        \
 	X(writes_everywhere)                                                                                 \
 	X(revoked_goes_on)
 #define X(name) void kvt_mode_##name(struct kvt_foe *foe);
@@ -133,5 +135,6 @@ KVT_MODE_MAP(X)
 #undef X
 void kvt_shape_hash_bombs(struct kvw_msg_ATTACH *attach);
 void kvt_shape_colliding_keys(struct kvw_msg_ATTACH *attach);
+void kvt_shape_held_inode(struct kvw_msg_ATTACH *attach);
 
 #endif

@@ -22,12 +22,21 @@ const struct kvt_mode kvt_modes[] = {
 };
 const uint32_t kvt_mode_count = sizeof(kvt_modes) / sizeof(kvt_modes[0]);
 
-/* Large tables are asked for by name: the map above stays a list of names. */
+/* Tables of another size are asked for by name: the map above stays a list of names. */
 static void (*shape_of(const char *name))(struct kvw_msg_ATTACH *attach)
 {
-	if (!strcmp(name, "hash_bombs"))
-		return kvt_shape_hash_bombs;
-	return strcmp(name, "colliding_keys") ? NULL : kvt_shape_colliding_keys;
+	static const struct {
+		const char *name;
+		void (*shape)(struct kvw_msg_ATTACH *attach);
+	} shapes[] = {{"hash_bombs", kvt_shape_hash_bombs},
+		      {"colliding_keys", kvt_shape_colliding_keys},
+		      {"held_inode", kvt_shape_held_inode}};
+	uint32_t i;
+
+	for (i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		if (!strcmp(shapes[i].name, name))
+			return shapes[i].shape;
+	return NULL;
 }
 
 static bool become_stranger(void)
@@ -55,7 +64,8 @@ static void use_share(void *arg)
 
 	if (shape)
 		shape(&attach);
-	while (kvt_now_ns() < foe->until_ns) {
+	/* On a crowded machine its share may be over before the first session stands. */
+	while (kvt_now_ns() < foe->until_ns || !foe->row->sessions) {
 		if (!kvt_foe_open(foe, &attach)) {
 			/* Turned away: perhaps its own sessions are being ended. */
 			sched_yield();

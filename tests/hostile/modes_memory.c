@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -14,6 +15,12 @@
 
 #define STRETCH_MS 150u
 #define BURST 32u
+#define LOCKS 64u
+#define AWAITED 32u
+#define LOCKS_STRETCH_MS 60000u
+#define FIRST_LOCK 2000000
+#define HELD_SLOT_BYTES (60u << 20)
+#define HELD_STRETCH_MS 1000u
 
 static const char *const segment_names[KVT_SEGMENTS] = {"directory", "tables",   "channel",
 							"timelines", "doorbell", "pool"};
@@ -92,6 +99,52 @@ void kvt_mode_punched_holes(struct kvt_foe *foe)
 	}
 }
 
+/* -------------------------------------------------------------- the inode */
+
+struct filler {
+	struct kvt_foe *foe;
+	_Atomic int end;
+};
+
+/* Nearly as large as the pool's tables_limit allows. */
+void kvt_shape_held_inode(struct kvw_msg_ATTACH *attach)
+{
+	attach->slots = KVW_MAX_SLOTS;
+	attach->slot_bytes = HELD_SLOT_BYTES;
+}
+
+/* While the kernel fills or empties a file it keeps its inode locked, and every write to the file waits. */
+static void *fill_and_empty(void *arg)
+{
+	struct filler *filler = arg;
+	int fd = filler->foe->raw.fds[KVT_TABLES];
+	off_t bytes = (off_t)filler->foe->raw.bytes[KVT_TABLES];
+
+	while (!atomic_load(&filler->end)) {
+		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes))
+			sched_yield();
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes);
+	}
+	return NULL;
+}
+
+/* The daemon's answers go by such writes: they must not keep it from everybody else. */
+void kvt_mode_held_inode(struct kvt_foe *foe)
+{
+	const struct kvw_request lease = {.type = KVW_REQUEST_LEASE, .count = 1};
+	struct filler filler = {.foe = foe};
+	struct kvw_completion done;
+	pthread_t thread;
+
+	kvt_foe_begin(foe, HELD_STRETCH_MS);
+	if (pthread_create(&thread, NULL, fill_and_empty, &filler))
+		return;
+	while (kvt_foe_goes_on(foe))
+		kvt_foe_do(foe, &lease, &done);
+	atomic_store(&filler.end, 1);
+	pthread_join(thread, NULL);
+}
+
 /* -------------------------------------------------------------- locks */
 
 static int set_lock(struct kvt_foe *foe, short type, off_t start, off_t length)
@@ -104,19 +157,58 @@ static int set_lock(struct kvt_foe *foe, short type, off_t start, off_t length)
 /* Its own description's lock is the proof of its own end; of others' it must not be able to make one. */
 void kvt_mode_ofd_lock_games(struct kvt_foe *foe)
 {
+	uint32_t i;
+
 	kvt_foe_begin(foe, STRETCH_MS);
 	if (!set_lock(foe, F_WRLCK, 0, 0) || !set_lock(foe, F_WRLCK, 0, 1))
 		kvt_foe_breach(foe, "a write lock on the pool: no other session could get its proof byte");
 	while (kvt_foe_goes_on(foe)) {
 		off_t start = (off_t)kvt_foe_pick(foe, 512);
 
-		set_lock(foe, F_RDLCK, 0, 0);
+		/* Many small ones, which every question for a proof walks through. */
+		for (i = 0; i < LOCKS; i++)
+			set_lock(foe, F_RDLCK, (off_t)(2 * kvt_foe_pick(foe, 1u << 20)), 1);
+		if (!kvt_foe_pick(foe, 16))
+			set_lock(foe, F_RDLCK, 0, 0);
 		set_lock(foe, F_UNLCK, start, (off_t)kvt_foe_pick(foe, 64));
 		flock(foe->raw.fds[KVT_POOL], LOCK_EX | LOCK_NB);
 		fcntl(foe->raw.fds[KVT_POOL], F_SETLEASE, F_WRLCK);
-		if (kvt_foe_pick(foe, 2))
+		if (!kvt_foe_pick(foe, 16))
 			set_lock(foe, F_UNLCK, 0, 0);
 		keep_it_busy(foe);
+	}
+}
+
+/* One that is revoked and keeps its mappings, so that the daemon asks for the proof of its end again and again. */
+static void be_awaited(struct kvt_foe *foe, struct kvt_foe *other)
+{
+	const struct kvw_request bad = {.type = 99};
+
+	other->daemon = foe->daemon;
+	other->row = foe->row;
+	other->answer_ms = foe->answer_ms;
+	if (!kvt_foe_open(other, NULL))
+		return;
+	kvt_foe_post(other, &bad);
+	kvt_foe_ring(other);
+	kvt_foe_read(other, 50);
+}
+
+/* Each of those questions walks through all locks of the pool's file. */
+void kvt_mode_many_locks(struct kvt_foe *foe)
+{
+	static struct kvt_foe others[AWAITED];
+	off_t locks = 0;
+	uint32_t count;
+
+	kvt_foe_begin(foe, LOCKS_STRETCH_MS);
+	for (count = 0; count < AWAITED && kvt_foe_goes_on(foe); count++)
+		be_awaited(foe, &others[count]);
+	while (kvt_foe_goes_on(foe) && !set_lock(foe, F_RDLCK, FIRST_LOCK - 2 * locks, 1))
+		locks++;
+	while (count--) {
+		if (others[count].raw.fd >= 0)
+			kvt_foe_close(&others[count]);
 	}
 }
 

@@ -72,14 +72,14 @@ static void print_modes(const struct kvt_report *report)
 
 static void print_latency(const char *what, const struct kvt_latency *latency)
 {
-	printf("  %-28s %9u %9.0f %9.0f\n", what, latency->cycles, kvt_latency_at(latency, 500),
-	       kvt_latency_at(latency, 990));
+	printf("  %-28s %9u %9.0f %9.0f %9.0f\n", what, latency->cycles, kvt_latency_at(latency, 500),
+	       kvt_latency_at(latency, 990), kvt_latency_at(latency, 1000));
 }
 
 static void print_friend(const struct kvt_report *report, enum kvt_friend number)
 {
-	printf("well-behaved client, %s; us\n  %-28s %9s %9s %9s\n", friend_names[number], "", "cycles",
-	       "p50", "p99");
+	printf("well-behaved client, %s; us\n  %-28s %9s %9s %9s %9s\n", friend_names[number], "", "cycles",
+	       "p50", "p99", "worst");
 	print_latency("alone", &report->board->latency[number][KVT_PHASE_ALONE]);
 	print_latency("beside a hungry process", &report->board->latency[number][KVT_PHASE_HUNGRY]);
 	print_latency("beside the hostile one", &report->hostile[number]);
@@ -107,8 +107,9 @@ void kvt_report_table(const struct kvt_report *report)
 
 static void json_latency(const char *name, const struct kvt_latency *latency, const char *end)
 {
-	printf("\"%s\": {\"cycles\": %u, \"p50_us\": %.0f, \"p99_us\": %.0f}%s", name, latency->cycles,
-	       kvt_latency_at(latency, 500), kvt_latency_at(latency, 990), end);
+	printf("\"%s\": {\"cycles\": %u, \"p50_us\": %.0f, \"p99_us\": %.0f, \"worst_us\": %.0f}%s", name,
+	       latency->cycles, kvt_latency_at(latency, 500), kvt_latency_at(latency, 990),
+	       kvt_latency_at(latency, 1000), end);
 }
 
 static void json_mode(const struct kvt_report *report, uint32_t mode)

@@ -76,8 +76,14 @@ static void audit_line(const char *line, uint8_t *seen, struct kvt_log_audit *au
 	const char *revoked = strstr(line, " is revoked: ");
 	const char *ended = strstr(line, " has ended: ");
 	const char *end = revoked ? revoked : ended;
+	const char *left_out = strstr(line, " lines about clients left out");
 	uint64_t id;
 
+	if (left_out) {
+		while (left_out > line && left_out[-1] != ' ')
+			left_out--;
+		audit->left_out += strtoull(left_out, NULL, 10);
+	}
 	if (!at || sscanf(at, "session %" SCNu64 ":", &id) != 1 || id >= MOST_SESSIONS)
 		return;
 	if (strstr(line, " is engine ")) {

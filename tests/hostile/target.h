@@ -20,6 +20,7 @@ struct kvt_log_audit {
 	uint64_t revoked; /* of all */
 	uint64_t without_reason;
 	uint64_t twice;
+	uint64_t left_out; /* lines that the daemon did not write, by its own word */
 	uint64_t bytes;
 };
 struct kvt_log_audit kvt_target_audit(const struct kvt_daemon *daemon);
