@@ -68,13 +68,18 @@ static bool is_group(const char *word)
 	return false;
 }
 
+static void print_verbs(const char *group)
+{
+	for (uint32_t i = 0; ctl_verbs[i]; i++)
+		if (is_in_group(ctl_verbs[i], group))
+			printf("  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
+}
+
 static int print_help(const char *group)
 {
 	puts("usage: kvpoolctl [OPTION...] VERB [OPTION...] [OPERAND...]\n"
 	     "Inspects and administers a kvpoold, and replays request traces through it.\n\nVerbs:");
-	for (uint32_t i = 0; ctl_verbs[i]; i++)
-		if (is_in_group(ctl_verbs[i], group))
-			printf("  %-16s %s\n", ctl_verbs[i]->name, ctl_verbs[i]->summary);
+	print_verbs(group);
 	puts("\nOptions of every verb:");
 	ctl_options_print(ctl_global_options, ctl_global_option_count, stdout);
 	puts("\n'kvpoolctl VERB --help' tells a verb's options. Exit codes: 0 good; 1 a check or a "

@@ -98,6 +98,13 @@ void ctl_table_format(struct ctl_table *table, const char *format, ...)
 	free(cell);
 }
 
+void ctl_table_value(struct ctl_table *table, struct kvw_text value)
+{
+	char text[KVW_MAX_TEXT_BYTES + 1];
+
+	ctl_table_text(table, value.length ? ctl_safe(value, text, sizeof(text)) : "-");
+}
+
 void ctl_table_number(struct ctl_table *table, uint64_t value)
 {
 	char text[CTL_TEXT_BYTES];
@@ -154,6 +161,12 @@ static bool has_titles(const struct ctl_table *table)
 	return false;
 }
 
+static void print_titles(const struct ctl_table *table, const int *widths, FILE *out)
+{
+	for (uint32_t i = 0; has_titles(table) && i < table->columns; i++)
+		print_cell(table, i, table->titles[i], widths[i], out);
+}
+
 int ctl_table_print(const struct ctl_table *table, FILE *out)
 {
 	int widths[CTL_TABLE_COLUMNS];
@@ -161,8 +174,7 @@ int ctl_table_print(const struct ctl_table *table, FILE *out)
 	if (!table || table->failed)
 		return -ENOMEM;
 	measure(table, widths);
-	for (uint32_t i = 0; has_titles(table) && i < table->columns; i++)
-		print_cell(table, i, table->titles[i], widths[i], out);
+	print_titles(table, widths, out);
 	for (uint32_t i = 0; i < table->count; i++)
 		print_cell(table, i % table->columns, table->cells[i], widths[i % table->columns], out);
 	return 0;

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "ipc/wire.h"
+
 #define CTL_TABLE_COLUMNS 20u
 
 struct ctl_table;
@@ -23,6 +25,8 @@ void ctl_table_destroy(struct ctl_table *table);
 
 void ctl_table_text(struct ctl_table *table, const char *text);
 void ctl_table_format(struct ctl_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What a daemon said; "-" when that is nothing. */
+void ctl_table_value(struct ctl_table *table, struct kvw_text value);
 void ctl_table_number(struct ctl_table *table, uint64_t value);
 void ctl_table_bytes(struct ctl_table *table, uint64_t bytes);
 

@@ -58,13 +58,6 @@ static json_t *client_json(const struct kvw_item_CLIENT *client)
 	return object;
 }
 
-static void add_text(struct ctl_table *table, struct kvw_text value)
-{
-	char text[KVW_MAX_TEXT_BYTES + 1];
-
-	ctl_table_text(table, value.length ? ctl_safe(value, text, sizeof(text)) : "-");
-}
-
 static void add_row(struct ctl_table *table, const struct kvw_item_CLIENT *client)
 {
 	char since[CTL_TEXT_BYTES];
@@ -72,15 +65,15 @@ static void add_row(struct ctl_table *table, const struct kvw_item_CLIENT *clien
 	ctl_table_format(table, "%llu", (unsigned long long)client->session);
 	ctl_table_format(table, "%llu", (unsigned long long)client->pid);
 	ctl_table_format(table, "%llu", (unsigned long long)client->uid);
-	add_text(table, client->name);
-	add_text(table, client->pool);
-	add_text(table, client->state);
+	ctl_table_value(table, client->name);
+	ctl_table_value(table, client->pool);
+	ctl_table_value(table, client->state);
 	ctl_table_number(table, client->leased);
 	ctl_table_number(table, client->pending);
 	ctl_table_number(table, client->draining);
 	ctl_table_number(table, client->references);
 	ctl_table_number(table, client->waiting);
-	add_text(table, client->waits_for);
+	ctl_table_value(table, client->waits_for);
 	ctl_table_text(table,
 		       client->waits_for.length ? ctl_duration(client->since_ms, since, sizeof(since)) : "-");
 }

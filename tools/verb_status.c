@@ -36,10 +36,8 @@ static int print_json(const struct kvw_msg_STATUS_OK *status)
 
 static void add_text(struct ctl_table *table, const char *name, struct kvw_text value)
 {
-	char text[KVW_MAX_TEXT_BYTES + 1];
-
 	ctl_table_text(table, name);
-	ctl_table_text(table, value.length ? ctl_safe(value, text, sizeof(text)) : "-");
+	ctl_table_value(table, value);
 }
 
 static void add_number(struct ctl_table *table, const char *name, uint64_t value, const char *unit)

@@ -132,15 +132,20 @@ int rep_admit_close(struct rep_engine *engine, uint32_t at, bool again)
 	return 0;
 }
 
-int rep_admit_preempt(struct rep_engine *engine)
+/* The answer to a posted one is not known yet, and has to be counted. */
+static uint32_t youngest(const struct rep_engine *engine)
 {
 	uint32_t at = engine->open_count - 1;
-	int ret;
 
-	/* The answer to a posted one is not known yet, and has to be counted. */
 	while (at && engine->open[at]->phase == REP_POSTED)
 		at--;
-	ret = rep_admit_close(engine, at, true);
+	return at;
+}
+
+int rep_admit_preempt(struct rep_engine *engine)
+{
+	int ret = rep_admit_close(engine, youngest(engine), true);
+
 	rep_stat_add(&engine->stats->preemptions, 1);
 	engine->refused = true;
 	return ret;

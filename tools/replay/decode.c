@@ -55,18 +55,23 @@ static bool is_want_of_blocks(int error)
 	       error == -KVP_ELEASE;
 }
 
+/* For more than the lease can hold there is no waiting: fewer sequences have to do. */
+static int wait_for_blocks(struct rep_engine *engine)
+{
+	uint32_t wanted = blocks_wanted(engine);
+
+	return wanted <= engine->lease.high ? kvp_lease_wait(engine->client, wanted, LEASE_WAIT_MS)
+					    : -KVP_ELEASE;
+}
+
 /*
  * The lease held too few: wait for it, and when that is in vain let the youngest give way. The step is tried
  * again.
  */
 static int wait_for_lease(struct rep_engine *engine)
 {
-	uint32_t wanted = blocks_wanted(engine);
-	int ret = -KVP_ELEASE;
+	int ret = wait_for_blocks(engine);
 
-	/* More than the lease can hold: fewer sequences have to do. */
-	if (wanted <= engine->lease.high)
-		ret = kvp_lease_wait(engine->client, wanted, LEASE_WAIT_MS);
 	rep_stat_add(&engine->stats->lease_waits, 1);
 	engine->changed = true;
 	if (is_want_of_blocks(ret))
@@ -258,18 +263,18 @@ static int work(struct rep_engine *engine, uint64_t step, const struct kvp_batch
 	return ret ? rep_engine_fail(engine, "settle", ret) : 0;
 }
 
+static bool is_finished(const struct rep_active *active)
+{
+	return active->phase == REP_RUNNING && active->length == active->total;
+}
+
 static int close_finished(struct rep_engine *engine)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < engine->open_count && !ret;) {
-		const struct rep_active *active = engine->open[i];
-
-		if (active->phase == REP_RUNNING && active->length == active->total)
+	for (uint32_t i = engine->open_count; i-- && !ret;)
+		if (is_finished(engine->open[i]))
 			ret = rep_admit_close(engine, i, false);
-		else
-			i++;
-	}
 	return ret;
 }
 

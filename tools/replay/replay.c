@@ -152,19 +152,19 @@ static int get_trace(const struct rep_options *options, const char *path, struct
 	return ret;
 }
 
-/* Length of the longest sequence; *line: whose it is. */
-static uint32_t longest_tokens(const struct rep_trace *trace, uint32_t *line)
+static uint32_t all_tokens(const struct rep_request *request)
 {
-	uint32_t longest = 0;
+	return request->input_length + request->output_length;
+}
 
-	for (uint32_t i = 0; i < trace->count; i++) {
-		const struct rep_request *request = &trace->requests[i];
+/* A trace has at least one. */
+static const struct rep_request *longest_request(const struct rep_trace *trace)
+{
+	const struct rep_request *longest = &trace->requests[0];
 
-		if (request->input_length + request->output_length > longest) {
-			longest = request->input_length + request->output_length;
-			*line = request->line;
-		}
-	}
+	for (uint32_t i = 1; i < trace->count; i++)
+		if (all_tokens(&trace->requests[i]) > all_tokens(longest))
+			longest = &trace->requests[i];
 	return longest;
 }
 
@@ -174,11 +174,11 @@ static uint32_t longest_tokens(const struct rep_trace *trace, uint32_t *line)
  */
 static int check_fit(struct rep_run *run, const struct rep_pool_state *pool)
 {
-	uint32_t line = 0;
+	const struct rep_request *longest = longest_request(run->trace);
 	uint64_t wanted;
 	uint64_t each;
 
-	run->longest_tokens = longest_tokens(run->trace, &line);
+	run->longest_tokens = all_tokens(longest);
 	if (run->options->metadata_only)
 		return CTL_OK;
 	wanted = (run->longest_tokens + pool->block_tokens - 1) / pool->block_tokens;
@@ -186,7 +186,8 @@ static int check_fit(struct rep_run *run, const struct rep_pool_state *pool)
 		ctl_complain(
 			"the request of line %u needs %llu blocks, and each engine (%u) one more for its "
 			"lease, but the pool has %llu; give it more (--blocks) or take fewer (--engines)",
-			line, (unsigned long long)wanted, run->engines, (unsigned long long)pool->blocks);
+			longest->line, (unsigned long long)wanted, run->engines,
+			(unsigned long long)pool->blocks);
 		return CTL_USAGE;
 	}
 	each = (pool->blocks - wanted) / run->engines;
@@ -247,12 +248,10 @@ static int run_engines(struct rep_run *run, struct rep_report *report)
 
 static int compute_ideal(const struct rep_run *run, const struct rep_pool_state *pool, struct rep_ideal *out)
 {
-	int ret;
+	int ret = run->options->metadata_only
+			  ? rep_ideal_ids(run->trace, (uint32_t)pool->blocks, out)
+			  : rep_ideal_tokens(run->trace, (uint32_t)pool->block_tokens, out);
 
-	if (run->options->metadata_only)
-		ret = rep_ideal_ids(run->trace, (uint32_t)pool->blocks, out);
-	else
-		ret = rep_ideal_tokens(run->trace, (uint32_t)pool->block_tokens, out);
 	if (ret)
 		ctl_complain("out of memory");
 	return ret ? CTL_FAULT : CTL_OK;

@@ -170,14 +170,19 @@ static json_t *event_json(const struct rep_report *report, const struct rep_even
 static void add_problems(json_t *root, const struct rep_report *report)
 {
 	json_t *problems = json_array();
-	json_t *events = json_array();
 	char problem[256];
 
 	for (uint32_t i = 0; rep_report_problem(report, i, problem, sizeof(problem)); i++)
 		json_array_append_new(problems, json_string(problem));
+	json_object_set_new(root, "problems", problems);
+}
+
+static void add_events(json_t *root, const struct rep_report *report)
+{
+	json_t *events = json_array();
+
 	for (uint32_t i = 0; report->fleet && i < report->fleet->event_count; i++)
 		json_array_append_new(events, event_json(report, &report->fleet->events[i]));
-	json_object_set_new(root, "problems", problems);
 	json_object_set_new(root, "events", events);
 }
 
@@ -201,5 +206,6 @@ int rep_report_json(const struct rep_report *report)
 	add_verification(root, report);
 	json_object_set_new(root, "wall_s", json_real(report->wall_s));
 	add_problems(root, report);
+	add_events(root, report);
 	return ctl_json_print(root);
 }

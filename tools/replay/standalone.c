@@ -116,19 +116,23 @@ static int make_folder(struct rep_daemon *daemon)
 	return 0;
 }
 
+static void empty_folder(DIR *dir)
+{
+	const struct dirent *entry;
+
+	while ((entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." stay */
+}
+
 /* With what a killed daemon left in it. */
 static void remove_folder(const struct rep_daemon *daemon)
 {
-	char path[sizeof(daemon->folder) + 260];
 	DIR *dir = opendir(daemon->folder);
-	const struct dirent *entry;
 
-	while (dir && (entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "%s/%s", daemon->folder, entry->d_name);
-		unlink(path); /* "." and ".." stay */
-	}
-	if (dir)
+	if (dir) {
+		empty_folder(dir);
 		closedir(dir);
+	}
 	rmdir(daemon->folder);
 }
 
@@ -176,19 +180,26 @@ static int spawn(const char *program, const struct rep_daemon_params *params, st
 	return ret;
 }
 
-/* Whether the process ends within timeout_ms; it stays to be reaped. */
-static bool ends_within(pid_t pid, uint32_t timeout_ms)
+static bool is_readable_within(int fd, uint32_t timeout_ms)
 {
-	struct pollfd entry = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
 	int ready;
 
-	if (entry.fd < 0)
-		return false;
 	do {
 		ready = poll(&entry, 1, (int)timeout_ms);
 	} while (ready < 0 && errno == EINTR);
-	close(entry.fd);
 	return ready == 1;
+}
+
+/* Whether the process ends within timeout_ms; it stays to be reaped. */
+static bool ends_within(pid_t pid, uint32_t timeout_ms)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	bool ended = fd >= 0 && is_readable_within(fd, timeout_ms);
+
+	if (fd >= 0)
+		close(fd);
+	return ended;
 }
 
 static void tell_not_found(void)

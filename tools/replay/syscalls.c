@@ -22,16 +22,9 @@ static struct {
 
 const char *rep_counting_name(enum rep_counting counting)
 {
-	switch (counting) {
-	case REP_COUNT_DISPATCH:
+	if (counting == REP_COUNT_DISPATCH)
 		return "dispatch";
-	case REP_COUNT_PTRACE:
-		return "ptrace";
-	case REP_COUNT_UNDECIDED:
-	case REP_COUNT_NONE:
-		break;
-	}
-	return "none";
+	return counting == REP_COUNT_PTRACE ? "ptrace" : "none";
 }
 
 /* A child that lets itself be traced, or tells that it may not. */

@@ -300,18 +300,23 @@ static int read_lines(gzFile file, uint32_t max_requests, struct rep_trace *trac
 	return ret < 0 ? ret : 0;
 }
 
-/* A cut or damaged .gz reads like an early end. What zlib says begins with the file's name, as we do. */
-static int check_file(gzFile file, const char *path, char *error, size_t capacity)
+/* What zlib says begins with the file's name, as we do. */
+static const char *without_path(const char *text, const char *path)
 {
 	size_t name = strlen(path);
+
+	return !strncmp(text, path, name) && !strncmp(text + name, ": ", 2) ? text + name + 2 : text;
+}
+
+/* A cut or damaged .gz reads like an early end. */
+static int check_file(gzFile file, const char *path, char *error, size_t capacity)
+{
 	int code;
 	const char *text = gzerror(file, &code);
 
 	if (code == Z_OK || code == Z_STREAM_END)
 		return 0;
-	if (!strncmp(text, path, name) && !strncmp(text + name, ": ", 2))
-		text += name + 2;
-	snprintf(error, capacity, "%s", code == Z_ERRNO ? strerror(errno) : text);
+	snprintf(error, capacity, "%s", code == Z_ERRNO ? strerror(errno) : without_path(text, path));
 	return -EIO;
 }
 
