@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any order of steps of up to four clients against the server: well-formed ones, spoilt ones, and any bytes as messages. In the end all
- * clients are gone, and so must be everything of theirs.
+ * Any order of steps of up to four clients against the server: well-formed ones, spoilt ones, and any bytes
+ * as messages. In the end all clients are gone, and so must be everything of theirs.
  */
 #include <errno.h>
 

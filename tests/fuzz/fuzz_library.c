@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library on top of a daemon that lies: in completions, in answers, in the directory, in the words of the rings. Every call must end in
- * its time, with an error or with block ids that exist.
+ * The library on top of a daemon that lies: in completions, in answers, in the directory, in the words of
+ * the rings. Every call must end in its time, with an error or with block ids that exist.
  *
  *   byte 0     how many of the following bytes are lies for completions and answers, in eighths of the input
  *   the rest   steps: calls of the library, and words of the directory and the channel

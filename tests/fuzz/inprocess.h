@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A daemon without a process: the server itself, turned by hand on the epoll loop, and clients that may do every step wrong. One server
- * serves all inputs of a run; after each its books must be as at the beginning.
+ * A daemon without a process: the server itself, turned by hand on the epoll loop, and clients that may do
+ * every step wrong. One server serves all inputs of a run; after each its books must be as at the beginning.
  */
 #ifndef KVPOOL_TEST_INPROCESS_H
 #define KVPOOL_TEST_INPROCESS_H

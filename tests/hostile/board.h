@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the processes of a run tell each other: one shared page range. The hostile process writes its mode's row, the two
- * well-behaved ones their latencies of the phase that the main process names.
+ * What the processes of a run tell each other: one shared page range. The hostile process writes its mode's
+ * row, the two well-behaved ones their latencies of the phase that the main process names.
  */
 #ifndef KVPOOL_TEST_BOARD_H
 #define KVPOOL_TEST_BOARD_H
@@ -47,7 +47,10 @@ void kvt_latency_add(struct kvt_latency *latency, uint64_t ns);
 double kvt_latency_at(const struct kvt_latency *latency, uint32_t per_mille);
 void kvt_latency_merge(struct kvt_latency *into, const struct kvt_latency *from);
 
-/* The well-behaved clients: one verifies its bytes on a pool of its own, one goes on with the books of the attacked pool. */
+/*
+ * The well-behaved clients: one verifies its bytes on a pool of its own, one goes on with the books of the
+ * attacked pool.
+ */
 enum kvt_friend { KVT_FRIEND_OWN_POOL, KVT_FRIEND_SAME_POOL, KVT_FRIENDS };
 
 struct kvt_board {

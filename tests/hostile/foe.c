@@ -234,7 +234,10 @@ void kvt_foe_drop(struct kvt_foe *foe)
 	raw->fd = -1;
 }
 
-/* Whatever was asked and not read comes before the end. An ERROR that ends a session is the last message of it. */
+/*
+ * Whatever was asked and not read comes before the end. An ERROR that ends a session is the last message of
+ * it.
+ */
 static void hear_last_word(struct kvt_foe *foe)
 {
 	const struct kvw_msg_POOL request = {.name = kvw_text_of(KVT_FOE_POOL)};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hostile process: a client whose every call may fail, and that goes on. A mode gets an attached session and misbehaves until
- * its stretch is over or the session has ended; then the next session begins, until the mode's share of time is used up.
+ * The hostile process: a client whose every call may fail, and that goes on. A mode gets an attached session
+ * and misbehaves until its stretch is over or the session has ended; then the next session begins, until the
+ * mode's share of time is used up.
  */
 #ifndef KVPOOL_TEST_FOE_H
 #define KVPOOL_TEST_FOE_H
@@ -47,7 +48,10 @@ void kvt_foe_main(int argc, char **argv);
 
 /* -------- sessions */
 
-/* Connects, says hello, attaches and maps: true; or false, and nothing is left. `attach` NULL: kvt_attach_message(). */
+/*
+ * Connects, says hello, attaches and maps: true; or false, and nothing is left. `attach` NULL:
+ * kvt_attach_message().
+ */
 bool kvt_foe_open(struct kvt_foe *foe, const struct kvw_msg_ATTACH *attach);
 /* The steps of it. Each 0 or a negative error. */
 int kvt_foe_connect(struct kvt_foe *foe);
@@ -71,7 +75,10 @@ void kvt_foe_random(struct kvt_foe *foe, void *out, size_t length);
 /* Any bytes by the socket; never waits. 0, -EAGAIN, another negative errno (the session has ended). */
 int kvt_foe_send(struct kvt_foe *foe, const void *bytes, size_t length);
 int kvt_foe_send_message(struct kvt_foe *foe, uint32_t type, const void *message);
-/* Reads what is there, waiting at most so long for the first message; the type of the last, 0 when there was none. */
+/*
+ * Reads what is there, waiting at most so long for the first message; the type of the last, 0 when there was
+ * none.
+ */
 uint32_t kvt_foe_read(struct kvt_foe *foe, uint32_t wait_ms);
 /* A request and its answer, in time: 0, the error that was answered, or -KVP_EDAEMON. */
 int kvt_foe_ask(struct kvt_foe *foe, uint32_t type, const void *message);

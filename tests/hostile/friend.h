@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The well-behaved client beside the hostile one, in a process of its own:
- *   hostile --friend SOCKET POOL NUMBER
- * It opens, writes, publishes, matches again, verifies and releases, without a pause, and puts the time of each such cycle on the
- * board. Any error ends it with exit status 1.
+ * The well-behaved client beside the hostile one, in a process of its own: hostile --friend SOCKET POOL
+ * NUMBER It opens, writes, publishes, matches again, verifies and releases, without a pause, and puts the
+ * time of each such cycle on the board. Any error ends it with exit status 1.
  */
 #ifndef KVPOOL_TEST_FRIEND_H
 #define KVPOOL_TEST_FRIEND_H

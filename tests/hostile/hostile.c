@@ -4,15 +4,15 @@
  *
  *   hostile [--seconds N] [--mode NAME]... [--judge] [--json] [EVENT_LOOP]
  *
- * The judged run, with the daemon under AddressSanitizer and UndefinedBehaviorSanitizer:
- *   cmake --preset asan && cmake --build --preset asan --target hostile && build/asan/tests/hostile/hostile --seconds 60 --judge
+ * The judged run, with the daemon under AddressSanitizer and UndefinedBehaviorSanitizer: cmake --preset asan
+ * && cmake --build --preset asan --target hostile && build/asan/tests/hostile/hostile --seconds 60 --judge
  *
  * The seconds are those of the hostile client; two thirds of them more go by while it rests, so that the
- * well-behaved ones are seen alone and beside a process that only spins. Each mode has its share of the time in
- * a process of its own (of another user, when root starts it), attaches properly, misbehaves, and begins anew
- * when its session has ended. After each the books are checked deeply. In the end nothing may be left of any of
- * them, the log must have a reason for each ended session, and the well-behaved clients must not have seen one
- * error. With --judge their p99 must also be at most twice of what it is alone.
+ * well-behaved ones are seen alone and beside a process that only spins. Each mode has its share of the time
+ * in a process of its own (of another user, when root starts it), attaches properly, misbehaves, and begins
+ * anew when its session has ended. After each the books are checked deeply. In the end nothing may be left
+ * of any of them, the log must have a reason for each ended session, and the well-behaved clients must not
+ * have seen one error. With --judge their p99 must also be at most twice of what it is alone.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -31,7 +31,10 @@
 #include "program.h"
 #include "report.h"
 
-/* What a daemon's memory may grow by, whatever was done to it: 150 sessions at once leave their traces in its heap. */
+/*
+ * What a daemon's memory may grow by, whatever was done to it: 150 sessions at once leave their traces in
+ * its heap.
+ */
 #define RSS_SLACK_KIB (KVT_SANITIZED ? 131072 : 16384)
 #define MOST_RATIO 2.0
 /* From here on the daemon's own time-outs are waited for. */
@@ -282,8 +285,9 @@ static void choose(struct run *run, const char *name)
 }
 
 /*
- * All but held_inode, which is only chosen by name: while the kernel fills a tables segment it makes the daemon's write to
- * that file wait, up to half a second a GiB of tables_limit, and with it everybody (SECURITY.md).
+ * All but held_inode, which is only chosen by name: while the kernel fills a tables segment it makes the
+ * daemon's write to that file wait, up to half a second a GiB of tables_limit, and with it everybody
+ * (SECURITY.md).
  */
 static void choose_all(struct run *run)
 {

@@ -14,7 +14,9 @@
 
 #define STRETCH_MS 300u
 #define LORIS 24u
-/* More than the daemon of these runs has sessions, and with the attached ones more than it has descriptors. */
+/*
+ * More than the daemon of these runs has sessions, and with the attached ones more than it has descriptors.
+ */
 #define STORM 200u
 #define UNREAD 24u
 #define MOST_FDS 253u

@@ -179,7 +179,10 @@ void kvt_mode_ofd_lock_games(struct kvt_foe *foe)
 	}
 }
 
-/* One that is revoked and keeps its mappings, so that the daemon asks for the proof of its end again and again. */
+/*
+ * One that is revoked and keeps its mappings, so that the daemon asks for the proof of its end again and
+ * again.
+ */
 static void be_awaited(struct kvt_foe *foe, struct kvt_foe *other)
 {
 	const struct kvw_request bad = {.type = 99};
@@ -232,7 +235,10 @@ static void *write_everywhere(void *arg)
 		_Atomic uint64_t *words = raw->memory[segment];
 		uint64_t at = kvt_rng_below(&rng, raw->bytes[segment] / sizeof(*words));
 
-		/* The ring's tail and head are left alone half of the time: else nothing else would be looked at. */
+		/*
+		 * The ring's tail and head are left alone half of the time: else nothing else would be
+		 * looked at.
+		 */
 		if (segment == KVT_CHANNEL && at < KVW_PAGE_BYTES / sizeof(*words) &&
 		    kvt_rng_below(&rng, 512))
 			continue;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hostile by processes: children that keep what they inherited, clients that die as soon as they are there, clients that stand still.
+ * Hostile by processes: children that keep what they inherited, clients that die as soon as they are there,
+ * clients that stand still.
  */
 #include <signal.h>
 #include <sys/prctl.h>
@@ -29,7 +30,10 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* The parent's copies are gone, the children's not: no end of file comes, and the session goes on until they die. */
+/*
+ * The parent's copies are gone, the children's not: no end of file comes, and the session goes on until they
+ * die.
+ */
 void kvt_mode_fork_bomb_lite(struct kvt_foe *foe)
 {
 	pid_t children[CHILDREN];

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon that is attacked: with two pools, a quota, few descriptors, a log as in production, and a socket that everybody reaches.
+ * The daemon that is attacked: with two pools, a quota, few descriptors, a log as in production, and a
+ * socket that everybody reaches.
  */
 #ifndef KVPOOL_TEST_TARGET_H
 #define KVPOOL_TEST_TARGET_H
 
 #include "harness.h"
 
-/* Sessions and descriptors that it has: the first are used up by silent connections, the second by attached ones. */
+/*
+ * Sessions and descriptors that it has: the first are used up by silent connections, the second by attached
+ * ones.
+ */
 #define KVT_TARGET_SESSIONS 150
 #define KVT_TARGET_DESCRIPTORS 400
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients killed at chosen and at random points: what must stay, what must go, and when. The argument is the event loop.
+ * Clients killed at chosen and at random points: what must stay, what must go, and when. The argument is the
+ * event loop.
  */
 #include "crash_kill.h"
 

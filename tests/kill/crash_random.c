@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hundred clients killed at random points, some after a number of operations by themselves, some from outside, some between two system
- * calls, some between two instructions, some while they attach; some with a child that keeps the mapping or the socket. Beside them
- * one engine goes on, and looks at every byte that it is served.
+ * A hundred clients killed at random points, some after a number of operations by themselves, some from
+ * outside, some between two system calls, some between two instructions, some while they attach; some with a
+ * child that keeps the mapping or the socket. Beside them one engine goes on, and looks at every byte that
+ * it is served.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a killed engine shared with others. The blocks of one that is dead but still mapped by its child are the control of every
- * "is free": there they must not be.
+ * What a killed engine shared with others. The blocks of one that is dead but still mapped by its child are
+ * the control of every "is free": there they must not be.
  */
 #include <errno.h>
 #include <signal.h>
@@ -215,7 +215,10 @@ void pending_of_the_dead_is_never_served(void **state)
 	kvt_crash_leaves_nothing(*state);
 }
 
-/* The same with nobody in between: also when the reader outlives the proof, the bytes stay its own until it lets go. */
+/*
+ * The same with nobody in between: also when the reader outlives the proof, the bytes stay its own until it
+ * lets go.
+ */
 void pending_of_the_dead_goes_when_nobody_refers_to_it(void **state)
 {
 	const struct kvt_victim_order order = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a daemon has: descriptors and resident memory as the kernel tells them, sessions as it tells itself. Taken before and after, so
- * that what a client leaves behind shows.
+ * What a daemon has: descriptors and resident memory as the kernel tells them, sessions as it tells itself.
+ * Taken before and after, so that what a client leaves behind shows.
  */
 #ifndef KVPOOL_TEST_FACTS_H
 #define KVPOOL_TEST_FACTS_H

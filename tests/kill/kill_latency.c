@@ -4,10 +4,11 @@
  *
  *   kill_latency [--trials N] [--blocks N] [--judge] [--json] [EVENT_LOOP]
  *
- * A client leases so many blocks (10,000), writes all of them, refers to others' and has some pending; it is SIGKILLed, so many
- * times (20). Times run from the readiness of its pidfd, at which nothing of it is mapped any more, so that the pidfd is also the
- * proof: until the books are right (references, index, quota), and until its blocks are free. They are asked of the daemon as by
- * any administrator, so they contain the way there and back. Exit 1 when something is wrong, with --judge also above 100 ms.
+ * A client leases so many blocks (10,000), writes all of them, refers to others' and has some pending; it is
+ * SIGKILLed, so many times (20). Times run from the readiness of its pidfd, at which nothing of it is mapped
+ * any more, so that the pidfd is also the proof: until the books are right (references, index, quota), and
+ * until its blocks are free. They are asked of the daemon as by any administrator, so they contain the way
+ * there and back. Exit 1 when something is wrong, with --judge also above 100 ms.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting victims, and being one. The order goes as bytes in an argument, in hexadecimal: both ends are the same program.
+ * Starting victims, and being one. The order goes as bytes in an argument, in hexadecimal: both ends are the
+ * same program.
  */
 #include "victim.h"
 

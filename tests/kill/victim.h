@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client process that is there to be killed. It is this program run again with its order on the command line, so that it shares nothing
- * with the test: no memory, no descriptor but two pipes. It reports when it has done what it was told (or is about to
- * work for ever) and then lives until it is killed, or until the test ends.
+ * A client process that is there to be killed. It is this program run again with its order on the command
+ * line, so that it shares nothing with the test: no memory, no descriptor but two pipes. It reports when it
+ * has done what it was told (or is about to work for ever) and then lives until it is killed, or until the
+ * test ends.
  */
 #ifndef KVPOOL_TEST_VICTIM_H
 #define KVPOOL_TEST_VICTIM_H
@@ -10,10 +11,14 @@
 #include "raw.h"
 
 enum kvt_victim_work {
-	KVT_VICTIM_LEASE, /* matches chain [0 .. matched), publishes `published` blocks behind it, leases `blocks`; writes all of them */
-	KVT_VICTIM_PUBLISH, /* publishes blocks [0 .. blocks) of `chain` at (timeline 0, step) */
-	KVT_VICTIM_RANDOM, /* works by the raw protocol, after reporting, until `ops` operations are done; then kills itself */
-	KVT_VICTIM_LIBRARY /* the same through libkvpool */
+	/* Matches chain [0 .. matched), publishes `published` behind it, leases `blocks`; writes all of them. */
+	KVT_VICTIM_LEASE,
+	/* Publishes blocks [0 .. blocks) of `chain` at (timeline 0, step). */
+	KVT_VICTIM_PUBLISH,
+	/* Reports, works by the raw protocol until `ops` operations are done, and kills itself. */
+	KVT_VICTIM_RANDOM,
+	/* The same through libkvpool. */
+	KVT_VICTIM_LIBRARY
 };
 enum kvt_victim_child {
 	KVT_NO_CHILD,

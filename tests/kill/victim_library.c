@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine's work through libkvpool, at random: sequences opened, staged, settled, extended, truncated and closed, until it is killed.
+ * An engine's work through libkvpool, at random: sequences opened, staged, settled, extended, truncated and
+ * closed, until it is killed.
  */
 #include <errno.h>
 #include <signal.h>

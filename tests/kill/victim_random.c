@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine's work by the raw protocol, at random but in order: what the daemon refuses is only what a full pool, a lost writer or a
- * used-up lease explains. All victims work on the same few chains, so that they match, wait for and duplicate each other's blocks.
+ * An engine's work by the raw protocol, at random but in order: what the daemon refuses is only what a full
+ * pool, a lost writer or a used-up lease explains. All victims work on the same few chains, so that they
+ * match, wait for and duplicate each other's blocks.
  */
 #include <signal.h>
 #include <string.h>
