@@ -3,6 +3,7 @@
  * kvpoolctl against answers that no good daemon gives, or seldom: faults, a dead client's wait, pages without
  * end, garbage, silence. A child process plays the daemon. argv[1] is kvpoolctl.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include "ipc/wire.h"
 #include "program.h"
 #include "support.h"
+#include "tools/replay/standalone.h"
 
 static const char *ctl;
 static char *folder;
@@ -303,6 +305,70 @@ static void what_is_no_answer_is_code_three_with_the_reason(void **state)
 	}
 }
 
+/* A daemon a third of whose pool is populated; it is ready once that was asked for. */
+static int ready_fd;
+
+static int a_third(uint32_t round, const struct kvw_envelope *asked, uint8_t *out, size_t capacity)
+{
+	struct kvw_item_POOL_ITEM pool = {.name = kvw_text_of("main"),
+					  .memory = kvw_text_of("4k"),
+					  .block_tokens = 64,
+					  .bytes = 3000000000,
+					  .populated_bytes = 1000000000};
+	struct kvw_msg_STATUS_OK status = {.pid = 1};
+	struct kvw_msg_POOLS_OK pools = {.pools = kvw_list_of(&pool, 1)};
+	struct kvw_msg_POOL_OK geometry = {.bytes = 3000000000, .block_tokens = 64};
+
+	(void)round;
+	if (asked->type == KVW_MSG_STATUS)
+		return kvw_encode(KVW_MSG_STATUS_OK, asked->sequence, &status, out, capacity);
+	if (asked->type == KVW_MSG_POOLS)
+		return kvw_encode(KVW_MSG_POOLS_OK, asked->sequence, &pools, out, capacity);
+	assert_int_equal(write(ready_fd, "r", 1), 1);
+	return kvw_encode(KVW_MSG_POOL_OK, asked->sequence, &geometry, out, capacity);
+}
+
+static void wait_with_error_at(int err, int fd)
+{
+	int kept = dup(STDERR_FILENO);
+
+	dup2(err, STDERR_FILENO);
+	assert_int_equal(rep_daemon_wait(fd, path, 30000), 0);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+}
+
+static void a_terminal_sees_how_far_the_pool_is_populated(void **state)
+{
+	int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+	char text[1024];
+	int fds[2];
+	int side;
+	pid_t pid;
+
+	(void)state;
+	if (terminal < 0 || grantpt(terminal) || unlockpt(terminal))
+		skip();
+	side = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+	assert_true(side >= 0);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	ready_fd = fds[1];
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		serve(a_third);
+	wait_with_error_at(side, fds[0]);
+	memset(text, 0, sizeof(text));
+	assert_true(read(terminal, text, sizeof(text) - 1) > 0);
+	assert_non_null(strstr(text, "populating the pool: 1.0 GB of 3.0 GB"));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(side);
+	close(terminal);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void a_result_that_cannot_be_written_is_no_success(void **state)
 {
 	char command[512];
@@ -340,6 +406,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(with_several_pools_it_is_told_how_to_name_one),
 		cmocka_unit_test(a_socket_that_may_not_be_used_is_told_from_none),
 		cmocka_unit_test(what_is_no_answer_is_code_three_with_the_reason),
+		cmocka_unit_test(a_terminal_sees_how_far_the_pool_is_populated),
 		cmocka_unit_test(a_result_that_cannot_be_written_is_no_success),
 	};
 	int failed;
