@@ -81,7 +81,8 @@ static int write_prefix(enum kvd_log_level level, char *line, size_t capacity)
 	return snprintf(line, capacity, "kvpoold: %s: ", levels[level].text);
 }
 
-static void write_line(enum kvd_log_level level, const char *format, va_list args)
+static void __attribute__((format(printf, 2, 0))) write_line(enum kvd_log_level level, const char *format,
+							     va_list args)
 {
 	char text[MAX_LINE_BYTES];
 	char line[MAX_LINE_BYTES];
