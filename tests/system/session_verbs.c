@@ -182,6 +182,13 @@ static void returned_block_drains_until_its_step(void **state)
 	kvt_raw_close(raw);
 }
 
+/* A reached step's references are dropped soon after the ring was read, in slices: the watchdog ends a wait in vain. */
+static void wait_references(struct kvt_raw *raw, uint64_t references)
+{
+	while (kvt_client_state(raw, raw->session).references != references)
+		;
+}
+
 static void truncate_keeps_the_head_of_a_hold(void **state)
 {
 	struct kvt_raw *raw = kvt_raw_engine(*state);
@@ -191,7 +198,7 @@ static void truncate_keeps_the_head_of_a_hold(void **state)
 	assert_int_equal(kvt_client_state(raw, raw->session).references, 6);
 	kvt_raw_post(raw, &(struct kvw_request){.type = KVW_REQUEST_TRUNCATE, .hold = open.hold, .first = 2});
 	kvt_drain(raw);
-	assert_int_equal(kvt_client_state(raw, raw->session).references, 2);
+	wait_references(raw, 2);
 	kvt_release(raw, open.hold);
 	assert_int_equal(kvt_client_state(raw, raw->session).references, 0);
 	kvt_raw_close(raw);
