@@ -91,16 +91,24 @@ static bool seen_complete(const struct world *w, int id)
 	return seen_in(w, id, KVW_BLOCK_FREE);
 }
 
-/* The last reference of an orphan whose step is reached may free it at once, or by its turn in the queue. */
+/*
+ * The last reference of an orphan whose step is reached frees it at once when the daemon has seen the step.
+ * Else it goes by its turn in the queue, or, of a frozen engine, with its owner.
+ */
 void follow_drop(struct world *w, struct mdl_hold *hold)
 {
 	int id = hold->blocks[hold->length - 1];
-	int owner = w->model.block[id].owner;
+	const struct mdl_block *b = &w->model.block[id];
+	int owner = b->owner;
 
 	mdl_drop(&w->model, hold);
-	if (owner >= 0 && w->model.block[id].state == KVW_BLOCK_DRAINING && seen_in(w, id, KVW_BLOCK_FREE) &&
-	    complete_is_due(&w->model, owner, id))
+	if (owner < 0 || !seen_in(w, id, KVW_BLOCK_FREE) ||
+	    !mdl_reached(&w->model, owner, b->timeline, b->step))
+		return;
+	if (b->state == KVW_BLOCK_DRAINING)
 		mdl_complete(&w->model, id);
+	else if (b->state == KVW_BLOCK_FROZEN)
+		mdl_free(&w->model, id);
 }
 
 static bool complete_one(struct world *w, int e, struct due *due)

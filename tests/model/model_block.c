@@ -90,13 +90,9 @@ void mdl_quarantine(struct mdl *m, int id)
 /* Nobody can find or refer to the block any more; whether somebody can still write it decides. */
 static void give_up(struct mdl *m, int id)
 {
-	const struct mdl_block *b = &m->block[id];
 	struct mdl_engine *owner = owner_of(m, id);
 
 	if (!owner || owner->state == MDL_GONE)
-		mdl_free(m, id);
-	else if (owner->state == MDL_FROZEN && b->state == KVW_BLOCK_ORPHAN &&
-		 mdl_reached(m, b->owner, b->timeline, b->step))
 		mdl_free(m, id);
 	else if (owner->state == MDL_LIVE)
 		m->block[id].state = KVW_BLOCK_DRAINING;
