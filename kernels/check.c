@@ -69,6 +69,24 @@ int kvk_check_dtype(uint32_t dtype, uint32_t allowed)
 	return allowed >> dtype & 1u ? 0 : -ENOTSUP;
 }
 
+int kvk_check_threads(const struct kvk_threads *threads)
+{
+	if (!threads)
+		return 0;
+	if (threads->size < sizeof(*threads) || threads->count < 1 || threads->count > KVK_MAX_THREADS)
+		return -EINVAL;
+	return threads->run ? 0 : -EINVAL;
+}
+
+int kvk_check_scratch(const void *scratch, size_t bytes, size_t needed)
+{
+	if (bytes < needed)
+		return -ENOSPC;
+	if (needed && (!scratch || (uintptr_t)scratch % KVK_SCRATCH_ALIGN))
+		return -EINVAL;
+	return 0;
+}
+
 static int check_table_row(const struct kvk_paging *paging, int32_t sequence)
 {
 	int32_t len = paging->lens[sequence];

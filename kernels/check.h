@@ -35,6 +35,12 @@ int kvk_check_array(const struct kvk_array *array);
  */
 int kvk_check_dtype(uint32_t dtype, uint32_t allowed);
 
+/* The caller's threads can be used; NULL can. Else -EINVAL. */
+int kvk_check_threads(const struct kvk_threads *threads);
+
+/* -ENOSPC for less than `needed` bytes, -EINVAL for NULL or unaligned scratch of which something is needed. */
+int kvk_check_scratch(const void *scratch, size_t bytes, size_t needed);
+
 /* The integer arrays of a paged cache, as an operation reads them. */
 struct kvk_paging {
 	const int32_t *block_table;

@@ -1,80 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry points that choose: the fastest version that exists for this machine, else the reference. Every
- * version meets the same tests against the reference, so which one ran is never visible in more than
- * rounding.
+ * The entry points that choose: the fast version at the level chosen for this machine (cpu/level.h), or the
+ * reference where an operation has no other. Every version meets the same tests against the reference, so which
+ * one ran is never visible in more than rounding.
  */
+#include "check.h"
 #include "cpu/cpu.h"
-#include "cpu/tile.h"
 #include "internal.h"
 
-/* The best version of the inner loops that this machine can run. */
-static const struct kvk_tile_ops *best_level(void)
+#include <errno.h>
+
+static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 {
-	const struct kvk_tile_ops *levels[KVK_TILE_MAX_LEVELS];
-
-	kvk_tile_levels(levels);
-	return levels[0];
-}
-
-int kvk_mla_dense(const struct kvk_mla_dense_params *params)
-{
-	struct kvk_mla_dense_params ready;
-	int ret = kvk_prepare_mla_dense(params, &ready);
-
-	if (ret <= 0)
-		return ret;
-	kvk_mla_dense_cpu(&ready, best_level());
+	if (shape_result)
+		return shape_result;
+	if (bytes == SIZE_MAX)
+		return -EOVERFLOW;
+	*out_bytes = bytes;
 	return 0;
 }
 
-int kvk_gqa_dense(const struct kvk_gqa_dense_params *params)
-{
-	struct kvk_gqa_dense_params ready;
-	int ret = kvk_prepare_gqa_dense(params, &ready);
+/* kvk_<op>() and kvk_<op>_scratch() of an operation with a fast version in cpu/. */
+#define FAST(op)                                                                                             \
+	int kvk_##op##_scratch(const struct kvk_##op##_params *params, size_t *out_bytes)                    \
+	{                                                                                                    \
+		struct kvk_##op##_params shape;                                                              \
+		int ret = kvk_shape_##op(params, &shape);                                                    \
+                                                                                                             \
+		return scratch_size(ret, ret ? 0 : kvk_##op##_cpu_scratch(&shape), out_bytes);               \
+	}                                                                                                    \
+                                                                                                             \
+	int kvk_##op(const struct kvk_##op##_params *params)                                                 \
+	{                                                                                                    \
+		struct kvk_##op##_params ready;                                                              \
+		enum kvk_level level;                                                                        \
+		int ret = kvk_prepare_##op(params, &ready);                                                  \
+                                                                                                             \
+		if (ret <= 0)                                                                                \
+			return ret;                                                                          \
+		ret = kvk_check_scratch(ready.scratch, ready.scratch_bytes, kvk_##op##_cpu_scratch(&ready)); \
+		if (!ret)                                                                                    \
+			ret = kvk_level_choose(&level);                                                      \
+		if (!ret)                                                                                    \
+			kvk_##op##_cpu(&ready, level);                                                       \
+		return ret;                                                                                  \
+	}
 
-	if (ret <= 0)
-		return ret;
-	kvk_gqa_dense_cpu(&ready, best_level());
-	return 0;
-}
+/* An operation whose only version is the reference; it obeys $KVPOOL_KERNELS all the same. */
+#define REFERENCE(op)                                                                                        \
+	int kvk_##op(const struct kvk_##op##_params *params)                                                 \
+	{                                                                                                    \
+		enum kvk_level level;                                                                        \
+		int ret = kvk_level_choose(&level);                                                          \
+                                                                                                             \
+		return ret ? ret : kvk_##op##_ref(params);                                                   \
+	}
 
-int kvk_mla_sparse(const struct kvk_mla_sparse_params *params)
-{
-	return kvk_mla_sparse_ref(params);
-}
+#define NO_SCRATCH(op)                                                                                       \
+	int kvk_##op##_scratch(const struct kvk_##op##_params *params, size_t *out_bytes)                    \
+	{                                                                                                    \
+		struct kvk_##op##_params shape;                                                              \
+                                                                                                             \
+		return scratch_size(kvk_shape_##op(params, &shape), 0, out_bytes);                           \
+	}
 
-int kvk_msa_scores(const struct kvk_msa_scores_params *params)
-{
-	return kvk_msa_scores_ref(params);
-}
+FAST(mla_dense)
+FAST(gqa_dense)
 
-int kvk_msa_select(const struct kvk_msa_select_params *params)
-{
-	return kvk_msa_select_ref(params);
-}
+REFERENCE(mla_sparse)
+NO_SCRATCH(mla_sparse)
 
-int kvk_msa_sparse(const struct kvk_msa_sparse_params *params)
-{
-	return kvk_msa_sparse_ref(params);
-}
+REFERENCE(msa_scores)
+NO_SCRATCH(msa_scores)
 
-int kvk_mla_write(const struct kvk_mla_write_params *params)
-{
-	return kvk_mla_write_ref(params);
-}
+REFERENCE(msa_sparse)
+NO_SCRATCH(msa_sparse)
 
-int kvk_kv_write(const struct kvk_kv_write_params *params)
-{
-	return kvk_kv_write_ref(params);
-}
-
-int kvk_combine(const struct kvk_combine_params *params)
-{
-	return kvk_combine_ref(params);
-}
-
-int kvk_mla_plan(const struct kvk_mla_plan_params *params)
-{
-	return kvk_mla_plan_ref(params);
-}
+REFERENCE(msa_select)
+REFERENCE(mla_write)
+REFERENCE(kv_write)
+REFERENCE(combine)
+REFERENCE(mla_plan)

@@ -23,6 +23,16 @@ int kvk_prepare_kv_write(const struct kvk_kv_write_params *params, struct kvk_kv
 int kvk_prepare_combine(const struct kvk_combine_params *params, struct kvk_combine_params *ready);
 int kvk_prepare_mla_plan(const struct kvk_mla_plan_params *params, struct kvk_mla_plan_params *ready);
 
+/*
+ * The first part of it alone, for those that have scratch: sizes, dtypes, flags and threads. 0 or a negative
+ * errno; *shape has the caller's pointers and strides, not looked at.
+ */
+int kvk_shape_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_mla_dense_params *shape);
+int kvk_shape_mla_sparse(const struct kvk_mla_sparse_params *params, struct kvk_mla_sparse_params *shape);
+int kvk_shape_gqa_dense(const struct kvk_gqa_dense_params *params, struct kvk_gqa_dense_params *shape);
+int kvk_shape_msa_scores(const struct kvk_msa_scores_params *params, struct kvk_msa_scores_params *shape);
+int kvk_shape_msa_sparse(const struct kvk_msa_sparse_params *params, struct kvk_msa_sparse_params *shape);
+
 /* First query row of sequence `sequence`; that of `batch` ends the last one's. */
 static inline int32_t kvk_first_row(const int32_t *cu_q, int32_t s_q, int32_t sequence)
 {

@@ -98,17 +98,24 @@ static int check_mla_dense_arrays(struct kvk_mla_dense_params *p)
 			   ARRAY(p->lens, 4, 1, (p->batch), NULL));
 }
 
-int kvk_prepare_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_mla_dense_params *p)
+int kvk_shape_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_mla_dense_params *p)
 {
 	int ret = kvk_take_params(p, sizeof(*p), params);
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, KVK_CAUSAL), at_least(p->batch, 0), at_least(p->s_q, 1),
-			  at_least(p->heads, 1), at_least(p->page_tokens, 1), at_least(p->pages, 0),
-			  at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN),
-			  kvk_check_dtype(p->kv_dtype, PLAIN | BIT(KVK_MLA_FP8)),
-			  kvk_check_dtype(p->out_dtype, PLAIN), check_scale(p->scale));
+	return FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, KVK_CAUSAL),
+			   at_least(p->batch, 0), at_least(p->s_q, 1), at_least(p->heads, 1),
+			   at_least(p->page_tokens, 1), at_least(p->pages, 0), at_least(p->table_width, 0),
+			   kvk_check_dtype(p->q_dtype, PLAIN),
+			   kvk_check_dtype(p->kv_dtype, PLAIN | BIT(KVK_MLA_FP8)),
+			   kvk_check_dtype(p->out_dtype, PLAIN), check_scale(p->scale));
+}
+
+int kvk_prepare_mla_dense(const struct kvk_mla_dense_params *params, struct kvk_mla_dense_params *p)
+{
+	int ret = kvk_shape_mla_dense(params, p);
+
 	if (ret || !p->batch)
 		return ret;
 	ret = check_mla_dense_arrays(p);
@@ -123,17 +130,24 @@ static int check_mla_sparse_arrays(struct kvk_mla_sparse_params *p)
 						&p->indices_stride_batch, &p->indices_stride_query));
 }
 
-int kvk_prepare_mla_sparse(const struct kvk_mla_sparse_params *params, struct kvk_mla_sparse_params *p)
+int kvk_shape_mla_sparse(const struct kvk_mla_sparse_params *params, struct kvk_mla_sparse_params *p)
 {
 	int ret = kvk_take_params(p, sizeof(*p), params);
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->batch, 0), at_least(p->s_q, 1),
-			  at_least(p->heads, 1), at_least(p->topk, 0), at_least(p->page_tokens, 1),
-			  at_least(p->pages, 0), kvk_check_dtype(p->q_dtype, PLAIN),
-			  kvk_check_dtype(p->kv_dtype, PLAIN | BIT(KVK_MLA_FP8)),
-			  kvk_check_dtype(p->out_dtype, PLAIN), check_scale(p->scale));
+	return FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->batch, 0),
+			   at_least(p->s_q, 1), at_least(p->heads, 1), at_least(p->topk, 0),
+			   at_least(p->page_tokens, 1), at_least(p->pages, 0),
+			   kvk_check_dtype(p->q_dtype, PLAIN),
+			   kvk_check_dtype(p->kv_dtype, PLAIN | BIT(KVK_MLA_FP8)),
+			   kvk_check_dtype(p->out_dtype, PLAIN), check_scale(p->scale));
+}
+
+int kvk_prepare_mla_sparse(const struct kvk_mla_sparse_params *params, struct kvk_mla_sparse_params *p)
+{
+	int ret = kvk_shape_mla_sparse(params, p);
+
 	if (ret || !p->batch)
 		return ret;
 	ret = check_mla_sparse_arrays(p);
@@ -174,19 +188,25 @@ static int check_gqa_dense_arrays(struct kvk_gqa_dense_params *p)
 	return FIRST_ERROR(GQA_ARRAYS(p));
 }
 
-int kvk_prepare_gqa_dense(const struct kvk_gqa_dense_params *params, struct kvk_gqa_dense_params *p)
+int kvk_shape_gqa_dense(const struct kvk_gqa_dense_params *params, struct kvk_gqa_dense_params *p)
 {
 	int ret = kvk_take_params(p, sizeof(*p), params);
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, KVK_CAUSAL), at_least(p->batch, 0), at_least(p->s_q, 0),
-			  at_least(p->rows, 0), check_head_groups(p->heads, p->kv_heads),
-			  in_range(p->head_dim, 1, KVK_MAX_HEAD_DIM), at_least(p->page_tokens, 1),
-			  at_least(p->pages, 0), at_least(p->table_width, 0),
-			  kvk_check_dtype(p->q_dtype, PLAIN), kvk_check_dtype(p->kv_dtype, PLAIN),
-			  kvk_check_dtype(p->out_dtype, PLAIN), check_scale(p->scale),
-			  p->reserved ? -EINVAL : 0);
+	return FIRST_ERROR(
+		kvk_check_threads(p->threads), check_flags(p->flags, KVK_CAUSAL), at_least(p->batch, 0),
+		at_least(p->s_q, 0), at_least(p->rows, 0), check_head_groups(p->heads, p->kv_heads),
+		in_range(p->head_dim, 1, KVK_MAX_HEAD_DIM), at_least(p->page_tokens, 1),
+		at_least(p->pages, 0), at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN),
+		kvk_check_dtype(p->kv_dtype, PLAIN), kvk_check_dtype(p->out_dtype, PLAIN),
+		check_scale(p->scale), p->reserved ? -EINVAL : 0);
+}
+
+int kvk_prepare_gqa_dense(const struct kvk_gqa_dense_params *params, struct kvk_gqa_dense_params *p)
+{
+	int ret = kvk_shape_gqa_dense(params, p);
+
 	if (ret || !p->rows)
 		return ret;
 	ret = check_gqa_dense_arrays(p);
@@ -223,18 +243,24 @@ static int check_msa_scores_tables(const struct kvk_msa_scores_params *p)
 			   check_score_width(p));
 }
 
-int kvk_prepare_msa_scores(const struct kvk_msa_scores_params *params, struct kvk_msa_scores_params *p)
+int kvk_shape_msa_scores(const struct kvk_msa_scores_params *params, struct kvk_msa_scores_params *p)
 {
 	int ret = kvk_take_params(p, sizeof(*p), params);
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->batch, 0), at_least(p->s_q, 0),
-			  at_least(p->rows, 0), at_least(p->index_heads, 1),
-			  in_range(p->dim, 1, KVK_MAX_HEAD_DIM), at_least(p->block_tokens, 1),
-			  at_least(p->blocks, 0), at_least(p->page_tokens, 1), at_least(p->pages, 0),
-			  at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN | BIT(KVK_E4M3)),
-			  kvk_check_dtype(p->k_dtype, PLAIN | BIT(KVK_E4M3)));
+	return FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->batch, 0),
+			   at_least(p->s_q, 0), at_least(p->rows, 0), at_least(p->index_heads, 1),
+			   in_range(p->dim, 1, KVK_MAX_HEAD_DIM), at_least(p->block_tokens, 1),
+			   at_least(p->blocks, 0), at_least(p->page_tokens, 1), at_least(p->pages, 0),
+			   at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN | BIT(KVK_E4M3)),
+			   kvk_check_dtype(p->k_dtype, PLAIN | BIT(KVK_E4M3)));
+}
+
+int kvk_prepare_msa_scores(const struct kvk_msa_scores_params *params, struct kvk_msa_scores_params *p)
+{
+	int ret = kvk_shape_msa_scores(params, p);
+
 	if (ret || !p->rows)
 		return ret;
 	ret = check_msa_scores_arrays(p);
@@ -249,9 +275,9 @@ int kvk_prepare_msa_select(const struct kvk_msa_select_params *params, struct kv
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->heads, 1), at_least(p->rows, 0),
-			  at_least(p->blocks, 0), at_least(p->topk, 1), at_least(p->init_blocks, 0),
-			  at_least(p->local_blocks, 0));
+	ret = FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->heads, 1),
+			  at_least(p->rows, 0), at_least(p->blocks, 0), at_least(p->topk, 1),
+			  at_least(p->init_blocks, 0), at_least(p->local_blocks, 0));
 	if (ret || !p->rows)
 		return ret;
 	ret = FIRST_ERROR(ARRAY(p->score, 4, 3, (p->heads, p->rows, p->blocks), &p->score_stride_head,
@@ -268,19 +294,26 @@ static int check_msa_sparse_arrays(struct kvk_msa_sparse_params *p)
 						&p->selected_stride_head, &p->selected_stride_row));
 }
 
-int kvk_prepare_msa_sparse(const struct kvk_msa_sparse_params *params, struct kvk_msa_sparse_params *p)
+int kvk_shape_msa_sparse(const struct kvk_msa_sparse_params *params, struct kvk_msa_sparse_params *p)
 {
 	int ret = kvk_take_params(p, sizeof(*p), params);
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->batch, 0), at_least(p->s_q, 0),
-			  at_least(p->rows, 0), check_head_groups(p->heads, p->kv_heads),
-			  in_range(p->head_dim, 1, KVK_MAX_HEAD_DIM), at_least(p->block_tokens, 1),
-			  at_least(p->topk, 0), at_least(p->page_tokens, 1), at_least(p->pages, 0),
-			  at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN),
-			  kvk_check_dtype(p->kv_dtype, PLAIN), kvk_check_dtype(p->out_dtype, PLAIN),
-			  check_scale(p->scale), p->reserved ? -EINVAL : 0);
+	return FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->batch, 0),
+			   at_least(p->s_q, 0), at_least(p->rows, 0),
+			   check_head_groups(p->heads, p->kv_heads),
+			   in_range(p->head_dim, 1, KVK_MAX_HEAD_DIM), at_least(p->block_tokens, 1),
+			   at_least(p->topk, 0), at_least(p->page_tokens, 1), at_least(p->pages, 0),
+			   at_least(p->table_width, 0), kvk_check_dtype(p->q_dtype, PLAIN),
+			   kvk_check_dtype(p->kv_dtype, PLAIN), kvk_check_dtype(p->out_dtype, PLAIN),
+			   check_scale(p->scale), p->reserved ? -EINVAL : 0);
+}
+
+int kvk_prepare_msa_sparse(const struct kvk_msa_sparse_params *params, struct kvk_msa_sparse_params *p)
+{
+	int ret = kvk_shape_msa_sparse(params, p);
+
 	if (ret || !p->rows)
 		return ret;
 	ret = check_msa_sparse_arrays(p);
@@ -300,8 +333,8 @@ int kvk_prepare_mla_write(const struct kvk_mla_write_params *params, struct kvk_
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->tokens, 0), at_least(p->page_tokens, 1),
-			  at_least(p->pages, 0), check_slot_bytes(p->slot_bytes),
+	ret = FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->tokens, 0),
+			  at_least(p->page_tokens, 1), at_least(p->pages, 0), check_slot_bytes(p->slot_bytes),
 			  kvk_check_dtype(p->src_dtype, PLAIN),
 			  kvk_check_dtype(p->kv_dtype, PLAIN | BIT(KVK_MLA_FP8)));
 	if (ret || !p->tokens)
@@ -336,9 +369,10 @@ int kvk_prepare_kv_write(const struct kvk_kv_write_params *params, struct kvk_kv
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->tokens, 0), at_least(p->heads, 1),
-			  at_least(p->head_dim, 1), at_least(p->page_tokens, 1), at_least(p->pages, 0),
-			  check_slot_bytes(p->slot_bytes), kvk_check_dtype(p->src_dtype, PLAIN),
+	ret = FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->tokens, 0),
+			  at_least(p->heads, 1), at_least(p->head_dim, 1), at_least(p->page_tokens, 1),
+			  at_least(p->pages, 0), check_slot_bytes(p->slot_bytes),
+			  kvk_check_dtype(p->src_dtype, PLAIN),
 			  kvk_check_dtype(p->cache_dtype, PLAIN | BIT(KVK_E4M3)));
 	if (ret || !p->tokens)
 		return ret;
@@ -361,8 +395,8 @@ int kvk_prepare_combine(const struct kvk_combine_params *params, struct kvk_comb
 
 	if (ret)
 		return ret;
-	ret = FIRST_ERROR(check_flags(p->flags, 0), at_least(p->batch, 0), at_least(p->s_q, 1),
-			  at_least(p->heads, 1), in_range(p->dim, 1, KVK_MAX_HEAD_DIM),
+	ret = FIRST_ERROR(kvk_check_threads(p->threads), check_flags(p->flags, 0), at_least(p->batch, 0),
+			  at_least(p->s_q, 1), at_least(p->heads, 1), in_range(p->dim, 1, KVK_MAX_HEAD_DIM),
 			  at_least(p->partials, 0), kvk_check_dtype(p->out_dtype, PLAIN));
 	if (ret || !p->batch)
 		return ret;

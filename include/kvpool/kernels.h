@@ -16,12 +16,22 @@
  *   contiguous in the shape that the pointer's comment gives. The last dimension is always contiguous.
  *   Strides are not negative.
  * - A pointer is required unless its comment says "or NULL". Arrays are owned by the caller and not kept.
- * - Outputs overlap no input. Calls on distinct outputs may run on several threads at once. Nothing is
- *   allocated, no lock taken, at most 256 KiB of stack used.
+ * - Outputs overlap no input. Calls on distinct outputs, and with distinct scratch, may run on several threads
+ *   at once. Nothing is allocated, no lock taken, at most 256 KiB of stack used on each thread.
+ * - `threads` are those that a call may use beside its own; NULL: the calling thread alone. Results are bitwise
+ *   the same whatever their number. kvk_<op>_ref() ignores them.
+ * - `scratch`, where an operation has it, is memory for kvk_<op>() to work in, aligned to KVK_SCRATCH_ALIGN, of
+ *   at least the size that kvk_<op>_scratch() says; its content means nothing before or after. The size depends
+ *   on sizes, dtypes, flags and the number of threads, not on pointers, strides, lengths or tables: those are not
+ *   looked at, and a size asked for once holds for every call of that shape. It may be 0, and then scratch may be
+ *   NULL. kvk_<op>_ref() needs none.
  * - Result: 0, or a negative errno, and then no output was written:
  *	-EINVAL		NULL where a pointer is required, a negative or impossible size, an unknown dtype or
- *			flag, a scale that is not finite and positive, a reserved field that is not zero
- *	-ENOTSUP	a known dtype in a place that does not take it
+ *			flag, a scale that is not finite and positive, a reserved field that is not zero,
+ *			scratch that is NULL or not aligned, threads without a count or a run function
+ *	-ENOSPC		scratch_bytes is less than kvk_<op>_scratch() says
+ *	-ENOTSUP	a known dtype in a place that does not take it; kvk_<op>() also when $KVPOOL_KERNELS
+ *			names a level that is unknown or that this machine lacks, see kvk_level_name()
  *	-E2BIG		`size` is larger than known here and the unknown tail is not zero
  *	-EOVERFLOW	the address of some element does not fit into 63 bits
  *	-ERANGE		a length, page id, slot or row offset in the used part of a table leaves its bounds
@@ -70,6 +80,33 @@ extern "C" {
 KVK_API size_t kvk_dtype_bytes(uint32_t dtype);
 
 /*
+ * The vector instructions that kvk_<op>() uses: "avx512_bf16", "avx512", "avx2", "neon" or "scalar" (plain C).
+ * Chosen once a process, at the first call: the first of these that the machine has; those with AVX-512 only
+ * where a short self-test agrees with the reference. $KVPOOL_KERNELS, set to one of the names, forces that one;
+ * when it cannot be had, nothing else is taken in its place: this is then "none", and every kvk_<op>() refuses
+ * with -ENOTSUP. The reference is always there.
+ */
+KVK_API const char *kvk_level_name(void);
+
+#define KVK_SCRATCH_ALIGN 64
+#define KVK_MAX_THREADS 1024
+
+/* Task `index` of a run; it returns, and does not run tasks itself. */
+typedef void (*kvk_task_fn)(void *arg, uint32_t index);
+
+/*
+ * Threads that a kernel may use. The caller owns them, libkvpool makes some on request, any pool can be fitted.
+ * `run` calls task(arg, i) once for each i in [0, count), all of them at the same time (a task may wait for
+ * another one), and returns when all have returned; what they wrote is then visible to the caller.
+ */
+struct kvk_threads {
+	uint32_t size;
+	uint32_t count; /* 1 to KVK_MAX_THREADS, the calling thread included where it takes part */
+	void *context;  /* of run */
+	void (*run)(void *context, kvk_task_fn task, void *arg);
+};
+
+/*
  * Dense MLA decode in absorbed form (DeepSeek-V2/V3): one key row of 576 serves all heads, its first 512 are
  * the value.
  *	s[j] = scale * dot(q, kv[j]);  p = softmax(s);  out = sum_j p[j] * kv[j][:512]
@@ -104,9 +141,14 @@ struct kvk_mla_dense_params {
 	int64_t table_stride;
 	int64_t out_stride_batch, out_stride_query, out_stride_head;
 	int64_t lse_stride_batch, lse_stride_head; /* the query dimension is contiguous */
+
+	const struct kvk_threads *threads; /* or NULL */
+	void *scratch;
+	size_t scratch_bytes;
 };
 
 KVK_API int kvk_mla_dense(const struct kvk_mla_dense_params *params);
+KVK_API int kvk_mla_dense_scratch(const struct kvk_mla_dense_params *params, size_t *out_bytes);
 KVK_API int kvk_mla_dense_ref(const struct kvk_mla_dense_params *params);
 
 /*
@@ -141,9 +183,14 @@ struct kvk_mla_sparse_params {
 	int64_t indices_stride_batch, indices_stride_query;
 	int64_t out_stride_batch, out_stride_query, out_stride_head;
 	int64_t lse_stride_batch, lse_stride_head;
+
+	const struct kvk_threads *threads; /* or NULL */
+	void *scratch;
+	size_t scratch_bytes;
 };
 
 KVK_API int kvk_mla_sparse(const struct kvk_mla_sparse_params *params);
+KVK_API int kvk_mla_sparse_scratch(const struct kvk_mla_sparse_params *params, size_t *out_bytes);
 KVK_API int kvk_mla_sparse_ref(const struct kvk_mla_sparse_params *params);
 
 /*
@@ -191,9 +238,14 @@ struct kvk_gqa_dense_params {
 	int64_t table_stride;
 	int64_t out_stride_row, out_stride_head;
 	int64_t lse_stride_row;
+
+	const struct kvk_threads *threads; /* or NULL */
+	void *scratch;
+	size_t scratch_bytes;
 };
 
 KVK_API int kvk_gqa_dense(const struct kvk_gqa_dense_params *params);
+KVK_API int kvk_gqa_dense_scratch(const struct kvk_gqa_dense_params *params, size_t *out_bytes);
 KVK_API int kvk_gqa_dense_ref(const struct kvk_gqa_dense_params *params);
 
 /*
@@ -231,9 +283,14 @@ struct kvk_msa_scores_params {
 	int64_t k_stride_page, k_stride_token;
 	int64_t table_stride;
 	int64_t score_stride_head, score_stride_row;
+
+	const struct kvk_threads *threads; /* or NULL */
+	void *scratch;
+	size_t scratch_bytes;
 };
 
 KVK_API int kvk_msa_scores(const struct kvk_msa_scores_params *params);
+KVK_API int kvk_msa_scores_scratch(const struct kvk_msa_scores_params *params, size_t *out_bytes);
 KVK_API int kvk_msa_scores_ref(const struct kvk_msa_scores_params *params);
 
 /*
@@ -259,6 +316,8 @@ struct kvk_msa_select_params {
 
 	int64_t score_stride_head, score_stride_row;
 	int64_t selected_stride_head, selected_stride_row;
+
+	const struct kvk_threads *threads; /* or NULL */
 };
 
 KVK_API int kvk_msa_select(const struct kvk_msa_select_params *params);
@@ -306,9 +365,14 @@ struct kvk_msa_sparse_params {
 	int64_t table_stride;
 	int64_t out_stride_row, out_stride_head;
 	int64_t lse_stride_row;
+
+	const struct kvk_threads *threads; /* or NULL */
+	void *scratch;
+	size_t scratch_bytes;
 };
 
 KVK_API int kvk_msa_sparse(const struct kvk_msa_sparse_params *params);
+KVK_API int kvk_msa_sparse_scratch(const struct kvk_msa_sparse_params *params, size_t *out_bytes);
 KVK_API int kvk_msa_sparse_ref(const struct kvk_msa_sparse_params *params);
 
 /*
@@ -339,6 +403,8 @@ struct kvk_mla_write_params {
 
 	int64_t latent_stride, rope_stride;
 	int64_t kv_stride_page, kv_stride_token;
+
+	const struct kvk_threads *threads; /* or NULL */
 };
 
 KVK_API int kvk_mla_write(const struct kvk_mla_write_params *params);
@@ -370,6 +436,8 @@ struct kvk_kv_write_params {
 	int64_t v_stride_token, v_stride_head;
 	int64_t k_cache_stride_page, k_cache_stride_token, k_cache_stride_head;
 	int64_t v_cache_stride_page, v_cache_stride_token, v_cache_stride_head;
+
+	const struct kvk_threads *threads; /* or NULL */
 };
 
 KVK_API int kvk_kv_write(const struct kvk_kv_write_params *params);
@@ -402,6 +470,8 @@ struct kvk_combine_params {
 
 	int64_t out_stride_batch, out_stride_query, out_stride_head;
 	int64_t lse_stride_batch, lse_stride_head;
+
+	const struct kvk_threads *threads; /* or NULL */
 };
 
 KVK_API int kvk_combine(const struct kvk_combine_params *params);

@@ -124,8 +124,16 @@ static void attend_row(const struct kvk_gqa_dense_params *p, const struct kvk_ti
 		}
 }
 
-void kvk_gqa_dense_cpu(const struct kvk_gqa_dense_params *p, const struct kvk_tile_ops *ops)
+size_t kvk_gqa_dense_cpu_scratch(const struct kvk_gqa_dense_params *p)
 {
+	(void)p;
+	return 0;
+}
+
+void kvk_gqa_dense_cpu(const struct kvk_gqa_dense_params *p, enum kvk_level level)
+{
+	const struct kvk_tile_ops *ops = kvk_tile_ops(level);
+
 	for (int32_t row = 0; row < kvk_first_row(p->cu_q, p->s_q, 0); row++)
 		attend_row(p, ops, NULL, row, 0);
 	for (int32_t r = 0; r < p->batch; r++) {

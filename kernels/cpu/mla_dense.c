@@ -106,8 +106,16 @@ static void attend(const struct kvk_mla_dense_params *p, const struct kvk_tile_o
 	store(p, job, &tile);
 }
 
-void kvk_mla_dense_cpu(const struct kvk_mla_dense_params *p, const struct kvk_tile_ops *ops)
+size_t kvk_mla_dense_cpu_scratch(const struct kvk_mla_dense_params *p)
 {
+	(void)p;
+	return 0;
+}
+
+void kvk_mla_dense_cpu(const struct kvk_mla_dense_params *p, enum kvk_level level)
+{
+	const struct kvk_tile_ops *ops = kvk_tile_ops(level);
+
 	for (int32_t b = 0; b < p->batch; b++)
 		for (int32_t i = 0; i < p->s_q; i++)
 			for (int32_t head = 0; head < p->heads; head += KVK_TILE_ROWS) {

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tile.h: what surrounds the inner loops, and the choice among their versions. */
+/* See tile.h: what surrounds the inner loops. */
 #include "tile.h"
 
 #include "../dtype.h"
 
-int kvk_tile_levels(const struct kvk_tile_ops *levels[KVK_TILE_MAX_LEVELS])
-{
-	int count = 0;
+KVK_LEVEL_TABLES(kvk_tile_ops, kvk_tile);
 
-#ifdef KVK_TILE_X86
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-		levels[count++] = &kvk_tile_avx2;
-#endif
-	levels[count++] = &kvk_tile_baseline;
-	return count;
+const struct kvk_tile_ops *kvk_tile_ops(enum kvk_level level)
+{
+	return KVK_LEVEL_TABLE(kvk_tile, level);
 }
 
 void kvk_tile_begin(struct kvk_tile *tile)

@@ -10,6 +10,8 @@
 #ifndef KVPOOL_KERNELS_TILE_H
 #define KVPOOL_KERNELS_TILE_H
 
+#include "level.h"
+
 #include <stdint.h>
 
 #define KVK_TILE_ROWS 16 /* query rows that share a converted key */
@@ -49,11 +51,8 @@ struct kvk_tile_ops {
 	void (*load_e4m3)(float *dst, const void *codes, float scale, int count);
 };
 
-#define KVK_TILE_MAX_LEVELS 2
-extern const struct kvk_tile_ops kvk_tile_baseline, kvk_tile_avx2;
-
-/* The levels that this machine can run, best first; returns how many (at least one). */
-int kvk_tile_levels(const struct kvk_tile_ops *levels[KVK_TILE_MAX_LEVELS]);
+/* The loops of a level. */
+const struct kvk_tile_ops *kvk_tile_ops(enum kvk_level level);
 
 /* Clears max, sum and out for the rows padded to KVK_TILE_GROUP. */
 void kvk_tile_begin(struct kvk_tile *tile);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The inner loops of tile.h, in plain C shaped so that a compiler turns them into vector code: loops over
- * KVK_LANES lanes, each with its own accumulator, so that no floating-point sum has to be reordered. The
- * build compiles this file once for each instruction set level, with the number of lanes that fills its
- * registers, into the table KVK_TILE_OPS.
+ * LANES lanes, each with its own accumulator, so that no floating-point sum has to be reordered. The
+ * build compiles this file once for each instruction set level (level.h), with a number of lanes that its
+ * registers hold.
  *
  * Bytes and work: a key row is converted once (key_width conversions) and then serves `rows` dot products
  * and `rows` scaled additions, 2 * rows * (key_width + value_width) flop, out of L1 and L2.
@@ -12,7 +12,11 @@
 
 #include "../dtype.h"
 
-#define LANES KVK_LANES
+#if KVK_LEVEL == 0 || defined(__ARM_NEON)
+#define LANES 4
+#else
+#define LANES 8
+#endif
 #define ROWS KVK_TILE_GROUP
 #define KEYS KVK_TILE_KEYS
 
@@ -60,8 +64,8 @@ static INLINE void dot_rows(const float *q, const float *k, int width, float *sc
  * out row r = out row r * keep[r] + sum over keys of weight[r * KEYS + key] * v row, for ROWS rows and 2 *
  * LANES columns.
  */
-static INLINE void add_values(float *out, int out_stride, const float *keep, const float *weights, const float *v,
-		       int v_stride, int keys)
+static INLINE void add_values(float *out, int out_stride, const float *keep, const float *weights,
+			      const float *v, int v_stride, int keys)
 {
 	vec sum[ROWS][2];
 
@@ -185,5 +189,5 @@ static void load_e4m3(float *restrict dst, const void *restrict codes, float sca
 		dst[i] = kvk_e4m3_to_f32(src[i]) * scale;
 }
 
-const struct kvk_tile_ops KVK_TILE_OPS = {
+const struct kvk_tile_ops KVK_OPS(kvk_tile) = {
 	.attend = attend, .load_bf16 = load_bf16, .load_f16 = load_f16, .load_e4m3 = load_e4m3};

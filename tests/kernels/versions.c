@@ -2,7 +2,6 @@
 #include "versions.h"
 
 #include "cpu/cpu.h"
-#include "cpu/tile.h"
 #include "internal.h"
 
 static int mla_dense_baseline(const struct kvk_mla_dense_params *params)
@@ -12,7 +11,7 @@ static int mla_dense_baseline(const struct kvk_mla_dense_params *params)
 
 	if (ret <= 0)
 		return ret;
-	kvk_mla_dense_cpu(&ready, &kvk_tile_baseline);
+	kvk_mla_dense_cpu(&ready, KVK_LEVEL_SCALAR);
 	return 0;
 }
 
@@ -23,7 +22,7 @@ static int gqa_dense_baseline(const struct kvk_gqa_dense_params *params)
 
 	if (ret <= 0)
 		return ret;
-	kvk_gqa_dense_cpu(&ready, &kvk_tile_baseline);
+	kvk_gqa_dense_cpu(&ready, KVK_LEVEL_SCALAR);
 	return 0;
 }
 
