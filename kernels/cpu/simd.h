@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Vectors of floats as wide as the level's registers, for the *_loops.c files, which are compiled once a level.
+ * Everything follows from the compiler's own macros: 16 lanes with AVX-512, 8 with AVX2 and FMA, 4 with NEON and
+ * on the plain architecture. Arithmetic that the compilers know is written with operators on the vector types;
+ * what they don't know is an intrinsic with a plain fallback.
+ *
+ * Every function here is a fixed sequence of IEEE operations in each lane: a lane's result depends on nothing
+ * but that lane, and sums over lanes have one order. That is what lets kernels promise equal bits for a row
+ * wherever in a tile it lies. Between levels bits may differ (fused or separate multiply-add, exp2).
+ */
+#ifndef KVPOOL_KERNELS_SIMD_H
+#define KVPOOL_KERNELS_SIMD_H
+
+#include "../dtype.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#include <immintrin.h>
+#define KVK_SIMD_AVX512 1
+#define KVK_LANES 16
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include <immintrin.h>
+#define KVK_SIMD_AVX2 1
+#define KVK_LANES 8
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#include <arm_neon.h>
+#define KVK_SIMD_NEON 1
+#define KVK_LANES 4
+#else
+#define KVK_LANES 4
+#endif
+
+#define KVK_INLINE static inline __attribute__((always_inline))
+/* In front of a loop with a constant count whose array must end up in registers. */
+#define KVK_UNROLL _Pragma("GCC unroll 32")
+
+typedef float vf __attribute__((vector_size(KVK_LANES * 4), aligned(KVK_LANES * 4), may_alias));
+typedef float vf_unaligned __attribute__((vector_size(KVK_LANES * 4), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(KVK_LANES * 4), aligned(KVK_LANES * 4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(KVK_LANES * 4), aligned(KVK_LANES * 4), may_alias));
+
+KVK_INLINE vf vf_load(const float *p)
+{
+	return *(const vf *)p;
+}
+
+KVK_INLINE vf vf_loadu(const float *p)
+{
+	return *(const vf_unaligned *)p;
+}
+
+KVK_INLINE void vf_store(float *p, vf a)
+{
+	*(vf *)p = a;
+}
+
+KVK_INLINE void vf_storeu(float *p, vf a)
+{
+	*(vf_unaligned *)p = a;
+}
+
+/* All lanes x. */
+KVK_INLINE vf vf_set(float x)
+{
+	return x - (vf){0};
+}
+
+/* a * b + c, fused where the level can. */
+KVK_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(KVK_SIMD_AVX2)
+	return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(KVK_SIMD_NEON)
+	return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+	return a * b + c;
+#endif
+}
+
+/* In each lane a where mask is all ones, b where it is 0: masks are what comparing two vf gives. */
+KVK_INLINE vf vf_select(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+/* The larger one; b where either is NaN. */
+KVK_INLINE vf vf_max(vf a, vf b)
+{
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(KVK_SIMD_AVX2)
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+	return vf_select(a > b, a, b);
+#endif
+}
+
+/* The first lanes of a beside those of b: a0 b0 a1 b1 ...; and the last ones. */
+#ifdef __clang__
+#define KVK_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define KVK_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+
+KVK_INLINE vf vf_interleave_low(vf a, vf b)
+{
+#if KVK_LANES == 16
+	return KVK_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif KVK_LANES == 8
+	return KVK_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+	return KVK_SHUFFLE(a, b, 0, 4, 1, 5);
+#endif
+}
+
+KVK_INLINE vf vf_interleave_high(vf a, vf b)
+{
+#if KVK_LANES == 16
+	return KVK_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif KVK_LANES == 8
+	return KVK_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+	return KVK_SHUFFLE(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/*
+ * Row i, lane j becomes row j, lane i. Each step moves the topmost bit of the row number to the lowest place of
+ * the lane number and the topmost bit of the lane number to the lowest place of the row number.
+ */
+KVK_INLINE void vf_transpose(vf row[KVK_LANES])
+{
+	vf next[KVK_LANES];
+
+	KVK_UNROLL
+	for (int step = 1; step < KVK_LANES; step *= 2) {
+		KVK_UNROLL
+		for (int i = 0; i < KVK_LANES / 2; i++) {
+			next[2 * i] = vf_interleave_low(row[i], row[i + KVK_LANES / 2]);
+			next[2 * i + 1] = vf_interleave_high(row[i], row[i + KVK_LANES / 2]);
+		}
+		KVK_UNROLL
+		for (int i = 0; i < KVK_LANES; i++)
+			row[i] = next[i];
+	}
+}
+
+/* Sum and maximum of the lanes: halves are combined until one lane is left. */
+KVK_INLINE float vf_sum(vf a)
+{
+	float lane[KVK_LANES];
+
+	memcpy(lane, &a, sizeof(lane));
+	KVK_UNROLL
+	for (int half = KVK_LANES / 2; half > 0; half /= 2)
+		KVK_UNROLL
+	for (int i = 0; i < half; i++)
+		lane[i] += lane[i + half];
+	return lane[0];
+}
+
+KVK_INLINE float vf_largest(vf a)
+{
+	float lane[KVK_LANES];
+
+	memcpy(lane, &a, sizeof(lane));
+	KVK_UNROLL
+	for (int half = KVK_LANES / 2; half > 0; half /= 2)
+		KVK_UNROLL
+	for (int i = 0; i < half; i++)
+		lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+	return lane[0];
+}
+
+/*
+ * 2^x for x <= 0, relative error below 3e-7; below 2^-126 it is 0; NaN stays NaN. x is a whole number (found by
+ * adding and removing 1.5 * 2^23) and a rest in [-0.5, 0.5], for which a Taylor polynomial does. The whole
+ * number is added to the exponent: from -126 on the product's is at least that of the smallest normal.
+ */
+KVK_INLINE vf vf_exp2(vf x)
+{
+	const vf magic = vf_set(0x1.8p23f);
+	const vf clamped = vf_max(vf_set(-126.0f), x); /* NaN comes through */
+	const vf shifted = clamped + magic;
+	const vf f = clamped - (shifted - magic);
+	vf p = vf_set(1.5403530393381606e-4f); /* ln(2)^n / n!, n = 6 to 0 */
+
+	p = vf_fma(p, f, vf_set(1.3333558146428443e-3f));
+	p = vf_fma(p, f, vf_set(9.618129107628477e-3f));
+	p = vf_fma(p, f, vf_set(5.550410866482158e-2f));
+	p = vf_fma(p, f, vf_set(2.402265069591007e-1f));
+	p = vf_fma(p, f, vf_set(6.931471805599453e-1f));
+	p = vf_fma(p, f, vf_set(1.0f));
+	p *= (vf)(((vu)shifted - (vu)magic + 127u) << 23);
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ),
+				       (__m512)p);
+#else
+	return (vf)(~(vi)(x < vf_set(-126.0f)) & (vi)p);
+#endif
+}
+
+/* Loads of KVK_LANES codes at any address. */
+KVK_INLINE vf vf_load_bf16(const void *codes)
+{
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(codes)), 16);
+#elif defined(KVK_SIMD_AVX2)
+	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(codes)), 16);
+#elif defined(KVK_SIMD_NEON)
+	return (vf)vshll_n_u16(vreinterpret_u16_u8(vld1_u8(codes)), 16);
+#else
+	uint16_t code[KVK_LANES];
+	vu bits;
+
+	memcpy(code, codes, sizeof(code));
+	for (int i = 0; i < KVK_LANES; i++)
+		bits[i] = (uint32_t)code[i] << 16;
+	return (vf)bits;
+#endif
+}
+
+KVK_INLINE vf vf_load_f16(const void *codes)
+{
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(codes));
+#elif defined(KVK_SIMD_AVX2)
+	return (vf)_mm256_cvtph_ps(_mm_loadu_si128(codes));
+#elif defined(KVK_SIMD_NEON)
+	return (vf)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(codes)));
+#else
+	uint16_t code[KVK_LANES];
+	vf value;
+
+	memcpy(code, codes, sizeof(code));
+	for (int i = 0; i < KVK_LANES; i++)
+		value[i] = kvk_f16_to_f32(code[i]);
+	return value;
+#endif
+}
+
+/*
+ * e4m3 by way of f16: the same sign, exponent and mantissa fields in f16's places are the value times 2^-8,
+ * subnormals included, and multiplying by 2^8 is exact. Only the NaN codes, 0x7f and 0xff, come out wrong (as
+ * +-480): vf_load_e4m3() sets them right, vf_load_e4m3_finite() is for codes that hold none. The factor must be
+ * 256 times what the values are to be multiplied with.
+ */
+#if defined(KVK_SIMD_AVX512)
+KVK_INLINE __m256i kvk_e4m3_as_f16(const void *codes)
+{
+	const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(codes)), 7);
+
+	return _mm256_and_si256(wide, _mm256_set1_epi16((short)0xbfff));
+}
+#elif defined(KVK_SIMD_AVX2)
+KVK_INLINE __m128i kvk_e4m3_as_f16(const void *codes)
+{
+	const __m128i wide = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(codes)), 7);
+
+	return _mm_and_si128(wide, _mm_set1_epi16((short)0xbfff));
+}
+#endif
+
+KVK_INLINE vf vf_load_e4m3_finite(const void *codes, vf factor)
+{
+#if defined(KVK_SIMD_AVX512)
+	return (vf)_mm512_cvtph_ps(kvk_e4m3_as_f16(codes)) * factor;
+#elif defined(KVK_SIMD_AVX2)
+	return (vf)_mm256_cvtph_ps(kvk_e4m3_as_f16(codes)) * factor;
+#else
+	uint8_t code[KVK_LANES];
+	vf value;
+
+	memcpy(code, codes, sizeof(code));
+	for (int i = 0; i < KVK_LANES; i++)
+		value[i] = kvk_e4m3_to_f32(code[i]) * 0x1p-8f;
+	return value * factor;
+#endif
+}
+
+KVK_INLINE vf vf_load_e4m3(const void *codes)
+{
+#if defined(KVK_SIMD_AVX512) || defined(KVK_SIMD_AVX2)
+	const vf value = vf_load_e4m3_finite(codes, vf_set(256.0f));
+	const vf largest = vf_set(464.0f); /* between 448 and 480 */
+
+	return (vf)((vi)value | (((value > largest) | (value < -largest)) & 0x7fc00000));
+#else
+	return vf_load_e4m3_finite(codes, vf_set(256.0f));
+#endif
+}
+
+#endif
