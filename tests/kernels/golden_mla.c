@@ -123,7 +123,7 @@ int golden_run_mla_dense(const struct golden_case *golden)
 
 	if (!q || dense_params(golden, &p) || open_outputs(golden, q, &outputs))
 		return GOLDEN_UNREADABLE;
-	for (int i = 0; i < VERSION_COUNT; i++)
+	for (int i = 0; i < version_count; i++)
 		if (versions[i].mla_dense)
 			result |= run_dense_version(golden, &versions[i], &p, &outputs);
 	close_outputs(&outputs);
@@ -190,7 +190,7 @@ int golden_run_mla_sparse(const struct golden_case *golden)
 
 	if (!q || sparse_params(golden, &p) || open_outputs(golden, q, &outputs))
 		return GOLDEN_UNREADABLE;
-	for (int i = 0; i < VERSION_COUNT; i++)
+	for (int i = 0; i < version_count; i++)
 		if (versions[i].mla_sparse)
 			result |= run_sparse_version(golden, &versions[i], &p, &outputs);
 	close_outputs(&outputs);

@@ -266,7 +266,7 @@ int golden_run_msa(const struct golden_case *golden)
 
 	if (!load_inputs(&c) && !load_offsets(&c)) {
 		result = GOLDEN_PASS;
-		for (int i = 0; i < VERSION_COUNT; i++)
+		for (int i = 0; i < version_count; i++)
 			result |= run_version(&c, &versions[i]);
 	}
 	free(c.cu_q);
@@ -283,7 +283,7 @@ int golden_run_msa_select(const struct golden_case *golden)
 	if (!score || !n_valid || !selected || n_valid->count != score->shape[1] ||
 	    selected->shape[0] != score->shape[0] || selected->shape[1] != score->shape[1])
 		return GOLDEN_UNREADABLE;
-	for (int i = 0; i < VERSION_COUNT; i++)
+	for (int i = 0; i < version_count; i++)
 		if (versions[i].msa_select)
 			result |= run_select(golden, &versions[i], score, n_valid, selected);
 	return result;

@@ -6,6 +6,7 @@
 #include "dtype.h"
 #include "fixture.h"
 #include "measure.h"
+#include "versions.h"
 
 #include <stdlib.h>
 
@@ -199,7 +200,7 @@ static void scores_are_the_unscaled_maximum_over_visible_keys(void **state)
 			for (int i = 0; i < DIM; i++)
 				kvk_store(index_k, dtypes[d],
 					  kvt_paged_offset(&paged, 0, j, 3 * DIM, DIM) + i, k[j * DIM + i]);
-		assert_int_equal(kvk_msa_scores(&p), 0);
+		assert_int_equal(run_msa_scores(&p), 0);
 		for (int t = 0; t < 5; t++) {
 			const int visible = t == 1 ? LEN - 1 : t == 2 ? LEN : 0;
 
@@ -283,7 +284,7 @@ static void selecting_everything_equals_dense_attention(void **state)
 		gqa.params.flags = KVK_CAUSAL;
 		p = sparse_params(&gqa, selected, out, lse);
 		assert_int_equal(kvk_gqa_dense_ref(&gqa.params), 0);
-		assert_int_equal(kvk_msa_sparse(&p), 0);
+		assert_int_equal(run_msa_sparse(&p), 0);
 		assert_true(measure_rows(out, gqa.out, gqa.lse_count, HEAD_DIM, 1e-6).pass);
 		assert_true(measure_values(lse, gqa.lse, gqa.lse_count).pass);
 		kvt_gqa_close(&gqa);
@@ -310,7 +311,7 @@ static void each_kv_head_and_row_reads_its_own_selection(void **state)
 			selected[(g * 4 + t) * SPARSE_TOPK] = (g + 2 * t + g * t) % 4;
 	kvt_gqa_open(&gqa, &rng, lens, 4, 1, 4, 1, HEAD_DIM, SPARSE_BLOCK, KVK_F32, KVT_HND);
 	p = sparse_params(&gqa, selected, out, lse);
-	assert_int_equal(kvk_msa_sparse(&p), 0);
+	assert_int_equal(run_msa_sparse(&p), 0);
 	for (int t = 0; t < 4; t++)
 		for (int g = 0; g < 4; g++) {
 			/* The same as a dense call over that one block. */

@@ -14,6 +14,7 @@
 enum { TOKENS = 2, WIDTH = 3 };
 
 static float zeros[8 * KVK_MLA_WIDTH];
+static char scratch[16 << 20] __attribute__((aligned(KVK_SCRATCH_ALIGN)));
 static float written[8 * KVK_MLA_WIDTH];
 static int32_t written_ints[64];
 static const int32_t table[2 * WIDTH] = {0, 1, 2147483647, 1, -1, -1};
@@ -37,7 +38,9 @@ static const struct kvk_mla_dense_params mla_dense = {.size = sizeof(mla_dense),
 						      .kv = zeros,
 						      .block_table = table,
 						      .lens = lens,
-						      .out = written};
+						      .out = written,
+						      .scratch = scratch,
+						      .scratch_bytes = sizeof(scratch)};
 static const struct kvk_mla_sparse_params mla_sparse = {.size = sizeof(mla_sparse),
 							.batch = 1,
 							.s_q = 1,
@@ -52,7 +55,9 @@ static const struct kvk_mla_sparse_params mla_sparse = {.size = sizeof(mla_spars
 							.q = zeros,
 							.kv = zeros,
 							.indices = ints,
-							.out = written};
+							.out = written,
+							.scratch = scratch,
+							.scratch_bytes = sizeof(scratch)};
 static const struct kvk_gqa_dense_params gqa_dense = {.size = sizeof(gqa_dense),
 						      .batch = 2,
 						      .rows = 2,
@@ -72,7 +77,9 @@ static const struct kvk_gqa_dense_params gqa_dense = {.size = sizeof(gqa_dense),
 						      .block_table = table,
 						      .lens = lens,
 						      .cu_q = offsets,
-						      .out = written};
+						      .out = written,
+						      .scratch = scratch,
+						      .scratch_bytes = sizeof(scratch)};
 static const struct kvk_msa_scores_params msa_scores = {.size = sizeof(msa_scores),
 							.batch = 2,
 							.rows = 2,
@@ -90,7 +97,9 @@ static const struct kvk_msa_scores_params msa_scores = {.size = sizeof(msa_score
 							.block_table = table,
 							.lens = lens,
 							.cu_q = offsets,
-							.score = written};
+							.score = written,
+							.scratch = scratch,
+							.scratch_bytes = sizeof(scratch)};
 static const struct kvk_msa_select_params msa_select = {.size = sizeof(msa_select),
 							.heads = 1,
 							.rows = 2,
@@ -122,7 +131,9 @@ static const struct kvk_msa_sparse_params msa_sparse = {.size = sizeof(msa_spars
 							.block_table = table,
 							.lens = lens,
 							.cu_q = offsets,
-							.out = written};
+							.out = written,
+							.scratch = scratch,
+							.scratch_bytes = sizeof(scratch)};
 static const struct kvk_mla_write_params mla_write = {.size = sizeof(mla_write),
 						      .tokens = 2,
 						      .page_tokens = TOKENS,
@@ -186,6 +197,15 @@ static void assert_nothing_written(void)
 	for (int n = 0; n < 3; n++)
 		for (size_t i = 0; i < sizes[n]; i++)
 			assert_int_equal(outputs[n][i], 0xff);
+}
+
+/* Two threads that have to be refused before they run. */
+static void no_run(void *context, kvk_task_fn task, void *arg)
+{
+	(void)context;
+	(void)task;
+	(void)arg;
+	fail_msg("threads of a refused call were run");
 }
 
 /* The call `op` with `field` set to `value` returns `error` in both versions. */
@@ -402,6 +422,77 @@ static void tables_that_leave_their_bounds_are_refused(void **state)
 	REFUSED(-ERANGE, combine, num_splits, early);
 }
 
+static void threads_that_cannot_run_are_refused(void **state)
+{
+	static const struct kvk_threads broken[] = {
+		{.size = sizeof(*broken), .count = 0, .run = no_run},
+		{.size = sizeof(*broken), .count = KVK_MAX_THREADS + 1, .run = no_run},
+		{.size = sizeof(*broken), .count = 2},
+		{.size = sizeof(*broken) - 1, .count = 2, .run = no_run},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(broken) / sizeof(*broken); i++) {
+		REFUSED(-EINVAL, mla_dense, threads, &broken[i]);
+		REFUSED(-EINVAL, mla_sparse, threads, &broken[i]);
+		REFUSED(-EINVAL, gqa_dense, threads, &broken[i]);
+		REFUSED(-EINVAL, msa_scores, threads, &broken[i]);
+		REFUSED(-EINVAL, msa_select, threads, &broken[i]);
+		REFUSED(-EINVAL, msa_sparse, threads, &broken[i]);
+		REFUSED(-EINVAL, mla_write, threads, &broken[i]);
+		REFUSED(-EINVAL, kv_write, threads, &broken[i]);
+		REFUSED(-EINVAL, combine, threads, &broken[i]);
+	}
+}
+
+/*
+ * The size is told without arrays; one byte less of scratch, none and a crooked one are refused, where any is needed;
+ * a bad shape has no size.
+ */
+#define SCRATCH_RULES(op, table_field, out_field)                                                            \
+	do {                                                                                                 \
+		const struct kvk_##op##_params whole_ = op;                                                  \
+		struct kvk_##op##_params p_ = op;                                                            \
+		size_t bytes_ = 1;                                                                           \
+		size_t again_ = 2;                                                                           \
+                                                                                                             \
+		assert_int_equal(kvk_##op##_scratch(&whole_, &bytes_), 0);                                   \
+		assert_true(bytes_ <= sizeof(scratch));                                                      \
+		p_.table_field = NULL;                                                                       \
+		p_.out_field = NULL;                                                                         \
+		assert_int_equal(kvk_##op##_scratch(&p_, &again_), 0);                                       \
+		assert_int_equal(bytes_, again_);                                                            \
+		p_.page_tokens = 0;                                                                          \
+		assert_int_equal(kvk_##op##_scratch(&p_, &again_), -EINVAL);                                 \
+		assert_int_equal(bytes_, again_);                                                            \
+		assert_int_equal(kvk_##op##_scratch(NULL, &again_), -EINVAL);                                \
+		p_ = whole_;                                                                                 \
+		poison_outputs();                                                                            \
+		if (bytes_) {                                                                                \
+			p_.scratch_bytes = bytes_ - 1;                                                       \
+			assert_int_equal(kvk_##op(&p_), -ENOSPC);                                            \
+			p_.scratch_bytes = bytes_;                                                           \
+			p_.scratch = NULL;                                                                   \
+			assert_int_equal(kvk_##op(&p_), -EINVAL);                                            \
+			p_.scratch = scratch + KVK_SCRATCH_ALIGN / 2;                                        \
+			assert_int_equal(kvk_##op(&p_), -EINVAL);                                            \
+		}                                                                                            \
+		assert_nothing_written();                                                                    \
+		p_.scratch = scratch;                                                                        \
+		p_.scratch_bytes = bytes_;                                                                   \
+		assert_int_equal(kvk_##op(&p_), 0);                                                          \
+	} while (0)
+
+static void scratch_is_asked_by_shape_and_refused_when_it_does_not_do(void **state)
+{
+	(void)state;
+	SCRATCH_RULES(mla_dense, lens, out);
+	SCRATCH_RULES(gqa_dense, lens, out);
+	SCRATCH_RULES(msa_sparse, selected, out);
+	SCRATCH_RULES(mla_sparse, indices, out);
+	SCRATCH_RULES(msa_scores, block_table, score);
+}
+
 /* A struct of a later release: known fields, then `tail`. */
 struct later {
 	struct kvk_msa_select_params known;
@@ -466,6 +557,8 @@ int main(void)
 		cmocka_unit_test(unknown_and_misplaced_dtypes_are_told_apart),
 		cmocka_unit_test(unknown_flags_scales_and_reserved_fields_are_refused),
 		cmocka_unit_test(strides_that_leave_the_address_space_are_refused),
+		cmocka_unit_test(threads_that_cannot_run_are_refused),
+		cmocka_unit_test(scratch_is_asked_by_shape_and_refused_when_it_does_not_do),
 		cmocka_unit_test(tables_that_leave_their_bounds_are_refused),
 		cmocka_unit_test(longer_structs_are_taken_when_the_tail_is_zero),
 		cmocka_unit_test(shorter_structs_are_extended_with_zeros),

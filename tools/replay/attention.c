@@ -83,6 +83,7 @@ void rep_attention_free(struct rep_attention *attention)
 	free(attention->query);
 	free(attention->out);
 	free(attention->reference);
+	free(attention->scratch);
 	memset(attention, 0, sizeof(*attention));
 }
 
@@ -109,11 +110,35 @@ static struct kvk_mla_dense_params params_of(const struct rep_attention *attenti
 	return params;
 }
 
+/* Makes the scratch large enough for `params` and gives it to them. */
+static int give_scratch(struct rep_attention *attention, struct kvk_mla_dense_params *params)
+{
+	size_t bytes;
+	int ret = kvk_mla_dense_scratch(params, &bytes);
+
+	if (ret)
+		return ret;
+	if (bytes > attention->scratch_bytes) {
+		const size_t lines = (bytes + KVK_SCRATCH_ALIGN - 1) / KVK_SCRATCH_ALIGN;
+		void *scratch = aligned_alloc(KVK_SCRATCH_ALIGN, lines * KVK_SCRATCH_ALIGN);
+
+		if (!scratch)
+			return -ENOMEM;
+		free(attention->scratch);
+		attention->scratch = scratch;
+		attention->scratch_bytes = bytes;
+	}
+	params->scratch = attention->scratch;
+	params->scratch_bytes = attention->scratch_bytes;
+	return 0;
+}
+
 int rep_attention_run(struct rep_attention *attention, const struct kvp_batch_view *view)
 {
 	struct kvk_mla_dense_params params = params_of(attention, view, 0, view->rows, attention->out);
+	int ret = give_scratch(attention, &params);
 
-	return kvk_mla_dense(&params);
+	return ret ? ret : kvk_mla_dense(&params);
 }
 
 int rep_attention_compare(struct rep_attention *attention, const struct kvp_batch_view *view, uint32_t row,

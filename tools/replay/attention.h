@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention of a replayed step: MLA over the first latent plane with the step's own arrays, and at sampled
- * rows the same by the fp64 reference. Everything is allocated beforehand.
+ * rows the same by the fp64 reference. Everything is allocated beforehand, but for the kernel's scratch: that of
+ * the first step with the widest table.
  */
 #ifndef KVPOOL_TOOLS_REPLAY_ATTENTION_H
 #define KVPOOL_TOOLS_REPLAY_ATTENTION_H
@@ -24,6 +25,8 @@ struct rep_attention {
 	float *query;     /* [batch, heads, 576] */
 	float *out;       /* [batch, heads, 512] */
 	float *reference; /* [heads, 512] */
+	void *scratch;    /* of the kernel */
+	size_t scratch_bytes;
 };
 
 int rep_attention_init(struct rep_attention *attention, const struct rep_planes *planes,
