@@ -91,17 +91,17 @@ KVK_API const char *kvk_level_name(void);
 #define KVK_SCRATCH_ALIGN 64
 #define KVK_MAX_THREADS 1024
 
-/* Task `index` of a run; it returns, and does not run tasks itself. */
+/* Task `index` of a run. It waits for no other task, so that a run may do them in any order, at once or not. */
 typedef void (*kvk_task_fn)(void *arg, uint32_t index);
 
 /*
- * Threads that a kernel may use. The caller owns them, libkvpool makes some on request, any pool can be fitted.
- * `run` calls task(arg, i) once for each i in [0, count), all of them at the same time (a task may wait for
- * another one), and returns when all have returned; what they wrote is then visible to the caller.
+ * Threads that a kernel may use. The caller owns them; kvp_threads_create() of kvpool.h makes some, and any pool can
+ * be fitted. `run` calls task(arg, i) once for each i in [0, count) and returns when all have returned; what they
+ * wrote is then visible to the caller. It's called by the thread that called the kernel.
  */
 struct kvk_threads {
 	uint32_t size;
-	uint32_t count; /* 1 to KVK_MAX_THREADS, the calling thread included where it takes part */
+	uint32_t count; /* tasks at the same time, 1 to KVK_MAX_THREADS */
 	void *context;  /* of run */
 	void (*run)(void *context, kvk_task_fn task, void *arg);
 };

@@ -14,7 +14,7 @@
  * Waiting    Only calls with `timeout_ms` wait, at most that long (0: not at all, UINT32_MAX: for ever). Nothing else
  *            makes a system call, unless its comment says so, or allocates after its object exists.
  * fork()     In the child every handle is dead: its calls return -KVP_EFORKED, its memory is not mapped.
- * The library starts no thread, installs no signal handler, writes no log and never ends the process.
+ * The library starts no thread but those of kvp_threads_create(), installs no signal handler, writes no log and never ends the process.
  */
 #ifndef KVPOOL_KVPOOL_H
 #define KVPOOL_KVPOOL_H
@@ -369,6 +369,27 @@ KVP_API KVP_MUST_CHECK int kvp_batch_begin(struct kvp_batch *batch, const uint32
  */
 KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint32_t *accepted, const uint32_t *tokens,
 					    uint32_t timeline, uint64_t step);
+
+/* ------------------------------------------------------------------ threads for kernels */
+
+struct kvk_threads; /* kvpool/kernels.h */
+
+struct kvp_threads_params {
+	uint32_t size;
+	uint32_t flags;       /* 0 */
+	uint32_t count;       /* tasks at once, the calling thread's included; 0: one a CPU that the process may use */
+	uint32_t spin_us;     /* how long a thread without work spins before it sleeps, to 1,000,000; 0: 100, or 1 when there are more than CPUs */
+	const uint32_t *cpus; /* [count - 1] where each of the other threads is pinned, or NULL: nowhere. The calling thread is left alone */
+};
+/*
+ * Starts count - 1 threads and gives them, with the calling one, in the form that kernels take: `run` may be called from any thread.
+ * Called while a round already runs, from inside a task too, or in a forked child, it does all tasks on the calling thread. All signals
+ * are blocked in the threads. params may be NULL. On success the caller owns *out: kvp_threads_destroy(). Makes system calls. -EAGAIN: the
+ * system gives no more threads; -EINVAL: a CPU that can't be had; nothing is left behind then.
+ */
+KVP_API KVP_MUST_CHECK int kvp_threads_create(const struct kvp_threads_params *params, const struct kvk_threads **out);
+/* Ends the threads and waits for them; no round may run. NULL is a no-op. Also right in a forked child. */
+KVP_API void kvp_threads_destroy(const struct kvk_threads *threads);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,10 @@ static inline uint32_t kvk_thread_count(const struct kvk_threads *threads)
 	return threads ? threads->count : 1;
 }
 
-/* task(arg, i) for each i below kvk_thread_count(), all at the same time; returns when all have returned. */
+/*
+ * task(arg, i) for each i below kvk_thread_count(), most likely at the same time; returns when all have returned. A
+ * task waits for no other one: two phases are two runs.
+ */
 void kvk_run(const struct kvk_threads *threads, kvk_task_fn task, void *arg);
 
 /*
