@@ -7,7 +7,7 @@ trap 'rm -rf "$dir"' EXIT
 
 nm -D --defined-only "$library" | awk '$2 ~ /[TDBR]/ {sub(/@.*/, "", $3); print $3}' | grep -v '^KVPOOL_' | sort -u >"$dir/exported"
 # A declaration's name is the word before its first parenthesis.
-cat "$source"/include/kvpool/kvpool.h "$source"/include/kvpool/kernels.h | grep -v "^#" | tr '\n' ' ' |
+cat "$source"/include/kvpool/kvpool.h "$source"/include/kvpool/kernels.h "$source"/include/kvpool/prep.h | grep -v "^#" | tr '\n' ' ' |
 	grep -oE '(KVP_API|KVK_API)[^(;]*\(' | sed 's/KVP_MUST_CHECK//' |
 	grep -oE '[a-z_0-9]+\($' | tr -d '(' | sort -u >"$dir/declared"
 grep -oE '\*kv[pk]_[a-z0-9_]+\*' "$source/man/libkvpool.3.scd" | tr -d '*' | sort -u >"$dir/paged"

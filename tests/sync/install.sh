@@ -6,7 +6,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 cmake --install "$build" --prefix "$dir/usr" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
-for file in include/kvpool/kvpool.h include/kvpool/kernels.h include/kvpool/error.h include/kvpool/version.h \
+for file in include/kvpool/kvpool.h include/kvpool/kernels.h include/kvpool/prep.h include/kvpool/error.h include/kvpool/version.h \
 	sbin/kvpoold bin/kvpoolctl share/man/man1/kvpoolctl.1 share/man/man8/kvpoold.8 share/man/man5/kvpoold.conf.5 \
 	share/man/man3/libkvpool.3 share/man/man7/kvpool.7; do
 	[ -e "$dir/usr/$file" ] || { echo "not installed: $file"; exit 1; }
@@ -16,6 +16,7 @@ pc=$(dirname "$(find "$dir/usr" -name kvpool.pc)")
 cat >"$dir/use.c" <<'C'
 #include <kvpool/kvpool.h>
 #include <kvpool/kernels.h>
+#include <kvpool/prep.h>
 #include <stdio.h>
 int main(void)
 {
