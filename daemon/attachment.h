@@ -16,6 +16,7 @@
 #include "ipc/shm.h"
 
 #include "engine.h"
+#include "lock_queue.h"
 #include "segment.h"
 #include "served_pool.h"
 #include "verbs.h"
@@ -49,6 +50,7 @@ struct kvd_attachment {
 	struct kvd_engine *engine;
 	struct kvd_tenant *tenant;
 	uint64_t lock_byte;
+	struct kvd_lock_job lock; /* its descriptor of the pool, then the proof */
 	uint32_t namespace_id;
 	struct kvd_lease_marks lease;
 	struct kvd_attach_memory *memory;

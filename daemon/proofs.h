@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * When a pool's lock bytes may be asked for. Who maps a pool can set locks on it, and the kernel walks them
- * one by one: 30,000 made one question take 31 ms. So questions are spaced by what they cost, to a twentieth
- * of the thread's time; as cheap as they are otherwise, that is never felt.
+ * one by one: 30,000 made one question take 31 ms. The worker asks (lock_queue.h), but the processor is
+ * everybody's: so questions are spaced by what they cost, to a twentieth of a thread's time; as cheap as they
+ * are otherwise, that is never felt.
  *
  * Every ending session asks once a round; a round ends at a poll when all have asked, so that a pause delays
  * all alike.
@@ -25,7 +26,7 @@ struct kvd_proofs {
 };
 
 bool kvd_proofs_allowed(const struct kvd_proofs *proofs, uint64_t now_us);
-/* A question, or the lock of a new session, took this much of the thread's time. */
+/* Questions, or locks of new sessions, took this much of the worker's time. */
 void kvd_proofs_spent(struct kvd_proofs *proofs, uint64_t now_us, uint64_t took_ns);
 
 #endif

@@ -90,6 +90,7 @@ int kvd_served_pool_open(const struct kvd_pool_config *config, uint32_t number, 
 		.tenants.quota_blocks = config->quota_blocks,
 	};
 	ret = open_memory(pool);
+	kvd_lock_queue_init(&pool->locks, pool->device, pool->memory);
 	if (!ret)
 		ret = open_segments(pool);
 	if (!ret)
@@ -189,33 +190,6 @@ int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte)
 void kvd_lock_byte_give(struct kvd_served_pool *pool, uint64_t byte)
 {
 	pool->lock_taken[byte] = false;
-}
-
-/* The kernel walks the locks on the loop's time, so it is the thread's that counts. */
-static uint64_t thread_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-int kvd_served_pool_session_fd(struct kvd_served_pool *pool, uint64_t lock_byte, int *out_fd)
-{
-	uint64_t begin_ns = thread_ns();
-	int ret = pool->device->session_fd(pool->memory, lock_byte, out_fd);
-
-	kvd_proofs_spent(&pool->proofs, kvd_now_us(), thread_ns() - begin_ns);
-	return ret;
-}
-
-bool kvd_served_pool_proved_gone(struct kvd_served_pool *pool, uint64_t lock_byte)
-{
-	uint64_t begin_ns = thread_ns();
-	int ret = pool->device->proved_gone(pool->memory, lock_byte);
-
-	kvd_proofs_spent(&pool->proofs, kvd_now_us(), thread_ns() - begin_ns);
-	return ret == 1;
 }
 
 void kvd_session_record_write(struct kvd_served_pool *pool, uint64_t lock_byte,

@@ -12,8 +12,8 @@
 
 #include "config.h"
 #include "device.h"
+#include "lock_queue.h"
 #include "pool.h"
-#include "proofs.h"
 #include "segment.h"
 #include "tenant.h"
 #include "worker.h"
@@ -27,8 +27,8 @@ struct kvd_served_pool {
 	struct kvd_segment directory;
 	struct kvd_pool *pool;
 	struct kvd_tenants tenants;
-	struct kvd_proofs proofs;
-	uint32_t engines; /* attached now */
+	struct kvd_lock_queue locks; /* and when proofs may be asked for */
+	uint32_t engines;            /* attached now */
 	/*
 	 * One lock byte an engine. Taken from before its descriptors exist until its engine is destroyed,
 	 * which is after the proof: so no byte is given to two whose mappings could both be alive.
@@ -56,11 +56,6 @@ void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us);
 /* A free lock byte, or -KVP_ELIMIT. */
 int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte);
 void kvd_lock_byte_give(struct kvd_served_pool *pool, uint64_t byte);
-
-/* A descriptor of the pool whose lock says that a session lives; its cost counts with the questions. */
-int kvd_served_pool_session_fd(struct kvd_served_pool *pool, uint64_t lock_byte, int *out_fd);
-/* Whether nothing holds the byte's lock any more; asked only when the pool's proofs allow it. */
-bool kvd_served_pool_proved_gone(struct kvd_served_pool *pool, uint64_t lock_byte);
 
 /*
  * The session table of the state segment: who has which lock byte. `record` NULL: the entry becomes unused.

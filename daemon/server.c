@@ -160,6 +160,16 @@ static void sweep(struct kvd_server *server)
 	}
 }
 
+static void submit_locks(struct kvd_server *server)
+{
+	struct kvd_worker *worker = server->workers[KVD_WORKER_LOCKS].worker;
+	uint64_t now_us = kvd_now_us();
+	uint32_t i;
+
+	for (i = 0; i < server->config->pool_count; i++)
+		kvd_lock_queue_submit(&server->pools[i].locks, worker, now_us);
+}
+
 int kvd_server_turn(struct kvd_server *server)
 {
 	int ret = wait_for_events(server);
@@ -176,6 +186,7 @@ int kvd_server_turn(struct kvd_server *server)
 	more |= kvd_admin_jobs_work(server);
 	server->busy |= more;
 	sweep(server);
+	submit_locks(server);
 	return server->failed;
 }
 
@@ -404,6 +415,9 @@ void kvd_server_close(struct kvd_server *server)
 	if (server->listener_watch)
 		kvd_loop_forget(server->loop, server->listener_watch);
 	kvd_listener_close(&server->listener);
+	/* First: it looks at what the sessions own. */
+	kvd_worker_stop(server->workers[KVD_WORKER_LOCKS].worker);
+	server->workers[KVD_WORKER_LOCKS].worker = NULL;
 	while (server->first)
 		kvd_session_abandon(server->first);
 	kvd_log_peer_flush();

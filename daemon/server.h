@@ -30,8 +30,11 @@ struct kvd_session;
 struct kvd_admin_job;
 struct kvd_attach_memory;
 
-/* Two, so that an engine of a pool that is ready does not wait for another pool to be populated. */
-enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKERS };
+/*
+ * Three, so that an engine of a pool that is ready waits neither for another pool to be populated nor for the
+ * locks that somebody set.
+ */
+enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKER_LOCKS, KVD_WORKERS };
 
 struct kvd_server_worker {
 	struct kvd_server *server;

@@ -72,7 +72,7 @@ struct kvd_session {
 	bool revoked;         /* ended by the daemon */
 	bool died;            /* its process was gone before its blocks were */
 	bool gone;            /* to be freed by the sweep */
-	uint64_t proof_round; /* of its pool, when it last asked for the proof */
+	uint64_t proof_round; /* of its pool, when it last had the proof asked for */
 };
 
 /* A new connection: counts it, or says why not and closes it. */
@@ -137,6 +137,8 @@ struct kvd_served_pool *kvd_session_find_pool(struct kvd_session *session, const
 void kvd_session_end(struct kvd_session *session, bool revoked, const char *cause);
 /* The process has ended: with or without end of file. */
 void kvd_session_peer_ended(struct kvd_session *session);
+/* What the worker did for a session's lock; kvd_lock_job.arg is the session. */
+void kvd_session_lock_told(struct kvd_lock_job *job);
 /* At a poll: the pools whose ending sessions have all asked for their proofs begin another round. */
 void kvd_session_next_proofs(struct kvd_server *server);
 /* One stretch of the way to the end: true when more can be done now. */

@@ -110,11 +110,13 @@ static int create(struct kvd_session *session, const struct kvd_attach_plan *pla
 	attachment->pool = plan->pool;
 	attachment->lease = plan->lease;
 	attachment->memory = session->attach_memory;
+	attachment->lock = (struct kvd_lock_job){.fd = -1, .told = kvd_session_lock_told, .arg = session};
 	*out_what = "an engine's place: engines that wait for their end count too; raise the pool's "
 		    "'max_engines'";
 	ret = kvd_lock_byte_take(plan->pool, &attachment->lock_byte);
 	if (ret)
 		goto err_free;
+	attachment->lock.lock_byte = attachment->lock_byte;
 	*out_what = "a namespace: too many differing identities are attached";
 	ret = kvd_namespace_acquire(&server->namespaces, &plan->identity, &attachment->namespace_id);
 	if (ret)
@@ -154,6 +156,9 @@ void kvd_attachment_destroy(struct kvd_session *session)
 	struct kvd_attachment *attachment = session->attachment;
 	struct kvd_served_pool *pool = attachment->pool;
 
+	/* At the daemon's end only: else it was closed before the proof. */
+	if (attachment->lock.fd >= 0)
+		close(attachment->lock.fd);
 	kvd_engine_destroy(attachment->engine);
 	kvd_attachment_close_doorbell(session->server, attachment);
 	kvd_tenant_release(&pool->tenants, attachment->tenant);

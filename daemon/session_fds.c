@@ -24,52 +24,41 @@ static bool all_read(const struct kvd_session *session)
 	return !ioctl(session->socket, SIOCOUTQ, &unread) && unread == 0;
 }
 
-/* The descriptor of segment `index`; *out_close: made for this message, to be closed after it. */
-static int descriptor(struct kvd_attachment *attachment, uint32_t index, int *out_fd, bool *out_close)
-{
-	struct kvd_served_pool *pool = attachment->pool;
-	const struct kvd_attach_memory *memory = attachment->memory;
-	const int shared[KVD_ATTACH_SEGMENTS - 1] = {pool->directory.send_fd, memory->tables.send_fd,
-						     memory->channel.send_fd, memory->timelines.send_fd,
-						     attachment->doorbell};
-
-	*out_close = index == KVD_ATTACH_SEGMENTS - 1;
-	if (*out_close)
-		return kvd_served_pool_session_fd(pool, attachment->lock_byte, out_fd);
-	*out_fd = shared[index];
-	return 0;
-}
-
+/* Ours of the pool is closed after it: its lock would be one that is left. */
 static void send_descriptors(struct kvd_session *session, const struct kvw_envelope *request)
 {
 	struct kvd_attachment *attachment = session->attachment;
+	const struct kvd_attach_memory *memory = attachment->memory;
+	const int fds[KVD_ATTACH_SEGMENTS] = {
+		attachment->pool->directory.send_fd, memory->tables.send_fd, memory->channel.send_fd,
+		memory->timelines.send_fd,           attachment->doorbell,   attachment->lock.fd,
+	};
 	uint32_t first = attachment->segments_sent;
-	int fds[KVD_ATTACH_SEGMENTS];
-	bool owned[KVD_ATTACH_SEGMENTS] = {false};
-	uint32_t count = 0;
-	uint32_t i;
-	int ret = 0;
+	const struct kvw_msg_FDS_OK reply = {.first = first, .count = KVD_ATTACH_SEGMENTS - first};
 
-	while (!ret && first + count < KVD_ATTACH_SEGMENTS) {
-		ret = descriptor(attachment, first + count, &fds[count], &owned[count]);
-		count += !ret;
-	}
-	if (ret) {
-		kvd_session_refuse(session, request, ret,
-				   "no descriptor of the pool can be made: %s; the daemon's limit of "
-				   "descriptors (LimitNOFILE) may be too low",
-				   strerror(-ret));
-	} else {
-		const struct kvw_msg_FDS_OK reply = {.first = first, .count = count};
+	attachment->segments_sent = KVD_ATTACH_SEGMENTS;
+	session->fds_sent_unread = true;
+	kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_CLOSE);
+	kvd_session_reply_fds(session, request, &reply, fds + first, KVD_ATTACH_SEGMENTS - first);
+}
 
-		attachment->segments_sent += count;
-		session->fds_sent_unread = true;
-		kvd_session_reply_fds(session, request, &reply, fds, count);
+/* 1: the worker makes the pool's descriptor; 0: it is there, or the request was refused. */
+static int make_pool_fd(struct kvd_session *session, const struct kvw_envelope *request)
+{
+	struct kvd_attachment *attachment = session->attachment;
+	struct kvd_lock_job *lock = &attachment->lock;
+	int ret = lock->result;
+
+	if (!ret) {
+		kvd_lock_queue_add(&attachment->pool->locks, lock, KVD_LOCK_MAKE);
+		return 1;
 	}
-	for (i = 0; i < count; i++) {
-		if (owned[i])
-			close(fds[i]);
-	}
+	lock->result = 0;
+	kvd_session_refuse(session, request, ret,
+			   "no descriptor of the pool can be made: %s; the daemon's limit of descriptors "
+			   "(LimitNOFILE) may be too low",
+			   strerror(-ret));
+	return 0;
 }
 
 static_assert(KVD_ATTACH_SEGMENTS <= KVW_MAX_FDS_PER_MESSAGE, "all descriptors fit one message");
@@ -94,9 +83,10 @@ int kvd_request_fds(struct kvd_session *session, const struct kvw_envelope *requ
 				   first, KVD_ATTACH_SEGMENTS, attachment->segments_sent);
 		return 0;
 	}
-	/* Its lock is dear when there are many: see proofs.h. */
-	if (!kvd_proofs_allowed(&attachment->pool->proofs, kvd_now_us()))
+	if (attachment->lock.queued)
 		return 1;
+	if (attachment->lock.fd < 0)
+		return make_pool_fd(session, request);
 	send_descriptors(session, request);
 	return 0;
 }

@@ -7,9 +7,9 @@
  *   lock byte free            no descriptor and no mapping of the pool that came from this session is left:
  *                             its blocks are freed
  *
- * The three are asked for at the end itself, when the pidfd is ready, and at every poll
- * (proofs.h says when less often); no timeout ever stands for one of them. A client that unmaps before it
- * closes is proved gone at its end of file.
+ * The three are asked for at the end itself, when the pidfd is ready, and at every poll (proofs.h says when
+ * less often), the last one by the worker (lock_queue.h); no timeout ever stands for one of them. A client
+ * that unmaps before it closes is proved gone at its end of file.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -66,6 +66,13 @@ static void tell_revoked(struct kvd_attachment *attachment)
 	kvw_futex_wake(&channel->completion_futex);
 }
 
+/* Made for a client that did not take it. One that is still being made is closed when it is told. */
+static void close_pool_fd(struct kvd_attachment *attachment)
+{
+	if (!attachment->lock.queued && attachment->lock.fd >= 0)
+		kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_CLOSE);
+}
+
 static void freeze(struct kvd_session *session)
 {
 	struct kvd_server *server = session->server;
@@ -76,6 +83,7 @@ static void freeze(struct kvd_session *session)
 	tell_revoked(attachment);
 	kvd_attachment_latch(attachment, true);
 	kvd_engine_freeze(attachment->engine);
+	close_pool_fd(attachment);
 	attachment->pool->engines--;
 	server->attached--;
 	server->ending++;
@@ -115,13 +123,13 @@ void kvd_session_peer_ended(struct kvd_session *session)
 	session->server->busy = true;
 }
 
-static bool proof_due(const struct kvd_session *session)
+/* Its engine's blocks wait for the proof. */
+static bool proof_awaited(const struct kvd_session *session)
 {
 	const struct kvd_attachment *attachment = session->attachment;
 
 	return session->state == KVD_SESSION_ENDING && attachment &&
-	       attachment->engine->state != KVD_ENGINE_GONE &&
-	       session->proof_round != attachment->pool->proofs.round;
+	       attachment->engine->state != KVD_ENGINE_GONE;
 }
 
 void kvd_session_next_proofs(struct kvd_server *server)
@@ -130,20 +138,22 @@ void kvd_session_next_proofs(struct kvd_server *server)
 	uint32_t i;
 
 	for (i = 0; i < server->config->pool_count; i++)
-		server->pools[i].proofs.due = false;
+		server->pools[i].locks.proofs.due = false;
 	for (session = server->first; session; session = session->next) {
-		if (proof_due(session))
-			session->attachment->pool->proofs.due = true;
+		struct kvd_attachment *attachment = session->attachment;
+
+		if (proof_awaited(session) &&
+		    (attachment->lock.queued || session->proof_round != attachment->pool->locks.proofs.round))
+			attachment->pool->locks.proofs.due = true;
 	}
 	for (i = 0; i < server->config->pool_count; i++)
-		server->pools[i].proofs.round += !server->pools[i].proofs.due;
+		server->pools[i].locks.proofs.round += !server->pools[i].locks.proofs.due;
 }
 
 /* Everything that has become known since the last look. */
 static void look_for_proof(struct kvd_session *session)
 {
 	struct kvd_attachment *attachment = session->attachment;
-	struct kvd_served_pool *pool = attachment->pool;
 	struct kvd_engine *engine = attachment->engine;
 
 	if (engine->state == KVD_ENGINE_FROZEN && kvd_peer_ended(&session->peer)) {
@@ -151,11 +161,25 @@ static void look_for_proof(struct kvd_session *session)
 		kvd_attachment_latch(attachment, true);
 		kvd_engine_die(engine);
 	}
-	if (!kvd_proofs_allowed(&pool->proofs, kvd_now_us()))
+	session->proof_round = attachment->pool->locks.proofs.round;
+	kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_PROOF);
+}
+
+/*
+ * An attachment is destroyed only when its engine is gone, and only this says so: so nobody but the daemon's
+ * end can have destroyed one that is asked about. An answer that came too early is no harm: what is gone stays
+ * gone, and what was not will be asked about again.
+ */
+void kvd_session_lock_told(struct kvd_lock_job *job)
+{
+	struct kvd_session *session = job->arg;
+
+	if (session->state != KVD_SESSION_ENDING)
 		return;
-	session->proof_round = pool->proofs.round;
-	if (kvd_served_pool_proved_gone(pool, attachment->lock_byte))
-		kvd_engine_prove_gone(engine);
+	if (job->kind == KVD_LOCK_PROOF && job->result == 1)
+		kvd_engine_prove_gone(session->attachment->engine);
+	else if (job->kind == KVD_LOCK_MAKE)
+		close_pool_fd(session->attachment);
 }
 
 static void count_end(const struct kvd_session *session)
@@ -204,7 +228,8 @@ bool kvd_session_teardown(struct kvd_session *session)
 		return false;
 	}
 	engine = session->attachment->engine;
-	if (proof_due(session))
+	if (proof_awaited(session) && !session->attachment->lock.queued &&
+	    session->proof_round != session->attachment->pool->locks.proofs.round)
 		look_for_proof(session);
 	more = progress_frozen(session->attachment);
 	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)

@@ -201,6 +201,7 @@ void random_kills_leave_nothing(void **state)
 	struct kvt_facts after;
 
 	scene.block_bytes = kvt_block_bytes(scene.engine, "");
+	kvt_wait_lent_fds(scene.daemon, 1);
 	scene.fds = kvt_facts(scene.daemon, scene.admin).fds;
 	while (scene.kills < WARM_UP)
 		kill_some(&scene);

@@ -8,20 +8,39 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-static int count_fds(pid_t pid)
+static bool names_pool(const char *fd_path)
+{
+	char target[128];
+	ssize_t length = readlink(fd_path, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return false;
+	target[length] = '\0';
+	return strstr(target, "memfd:kvpool-pool-") != NULL;
+}
+
+/* All of them, or those of a pool's memory. */
+static int count_fds(pid_t pid, bool of_pools)
 {
 	char path[64];
+	char fd_path[512];
+	const struct dirent *entry;
 	int count = 0;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	dir = opendir(path);
 	assert_non_null(dir);
-	while (readdir(dir))
-		count++;
+	while ((entry = readdir(dir))) {
+		snprintf(fd_path, sizeof(fd_path), "%s/%s", path, entry->d_name);
+		if (entry->d_name[0] != '.' && (!of_pools || names_pool(fd_path)))
+			count++;
+	}
 	closedir(dir);
-	return count - 2;
+	return count;
 }
 
 /* One page of CLIENTS: how many it has and the last id; true when there are more. */
@@ -58,7 +77,13 @@ void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions)
 
 void kvt_wait_fds(const struct kvt_daemon *daemon, int fds)
 {
-	while (count_fds(daemon->pid) != fds)
+	while (count_fds(daemon->pid, false) != fds)
+		sched_yield();
+}
+
+void kvt_wait_lent_fds(const struct kvt_daemon *daemon, int pools)
+{
+	while (count_fds(daemon->pid, true) != pools)
 		sched_yield();
 }
 
@@ -66,7 +91,7 @@ struct kvt_facts kvt_facts(const struct kvt_daemon *daemon, struct kvt_raw *admi
 {
 	return (struct kvt_facts){
 		.sessions = kvt_sessions(admin),
-		.fds = count_fds(daemon->pid),
+		.fds = count_fds(daemon->pid, false),
 		.rss_kib = kvt_rss_kib(daemon->pid),
 	};
 }

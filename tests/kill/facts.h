@@ -34,6 +34,8 @@ uint32_t kvt_sessions(struct kvt_raw *admin);
 void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions);
 /* The same for its descriptors: those of a session that is gone are closed by the worker, a little later. */
 void kvt_wait_fds(const struct kvt_daemon *daemon, int fds);
+/* Until it has none of a pool but its own: one that was sent to a client is closed by the worker, after that. */
+void kvt_wait_lent_fds(const struct kvt_daemon *daemon, int pools);
 /* Blocks that count against the quota of this session's tenant. */
 uint64_t kvt_tenant_blocks(struct kvt_raw *admin, uint64_t session);
 /* Before the daemon starts: its sanitizer, if it has one, is to keep little of what was freed. */
