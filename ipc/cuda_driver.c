@@ -5,7 +5,7 @@
  */
 #include "cuda_driver.h"
 
-#include "kvpool/error.h"
+#include <kvpool/error.h>
 
 #include <dlfcn.h>
 #include <errno.h>
