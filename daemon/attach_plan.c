@@ -59,6 +59,7 @@ static int check_limits(struct kvd_session *session, const struct kvw_envelope *
 		{"hash_bytes", attach->hash_bytes, KVW_MAX_HASH_BYTES},
 		{"slots", attach->slots, KVW_MAX_SLOTS},
 		{"slot_bytes", attach->slot_bytes, KVW_MAX_SLOT_BYTES},
+		{"answers", attach->answers, KVW_MAX_ANSWERS},
 	};
 	size_t i;
 
@@ -83,8 +84,10 @@ static int plan_tables(struct kvd_session *session, const struct kvw_envelope *r
 		       const struct kvw_msg_ATTACH *attach, struct kvd_attach_plan *plan)
 {
 	const struct kvd_pool_config *config = plan->pool->config;
+	uint64_t bytes;
 	int ret;
 
+	plan->answers = (uint32_t)attach->answers;
 	plan->tables = (struct kvw_tables_params){
 		.rows = (uint32_t)attach->rows,
 		.row_blocks = (uint32_t)attach->row_blocks,
@@ -103,14 +106,14 @@ static int plan_tables(struct kvd_session *session, const struct kvw_envelope *r
 				   KVW_PAGE_BYTES, KVW_MAX_TABLES_BYTES);
 		return -1;
 	}
-	if (plan->layout.bytes <= config->tables_limit_bytes)
+	bytes = plan->layout.bytes + kvw_answers_bytes(plan->answers);
+	if (bytes <= config->tables_limit_bytes)
 		return 0;
 	kvd_session_refuse(session, request, -KVP_ELIMIT,
-			   "the engine's tables would take %" PRIu64 " bytes, pool '%s' allows %" PRIu64
-			   "; ask for fewer rows (%" PRIu64 ") or shorter ones (%" PRIu64
-			   " blocks), or raise 'tables_limit'",
-			   plan->layout.bytes, config->name, config->tables_limit_bytes, attach->rows,
-			   attach->row_blocks);
+			   "the engine's tables and answers would take %" PRIu64
+			   " bytes, pool '%s' allows %" PRIu64 "; ask for fewer rows (%" PRIu64
+			   ") or shorter ones (%" PRIu64 " blocks), or raise 'tables_limit'",
+			   bytes, config->name, config->tables_limit_bytes, attach->rows, attach->row_blocks);
 	return -1;
 }
 

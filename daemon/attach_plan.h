@@ -14,6 +14,7 @@ struct kvd_attach_plan {
 	struct kvd_served_pool *pool;
 	struct kvw_tables_params tables;
 	struct kvw_tables_layout layout;
+	uint32_t answers;
 	struct kvd_lease_marks lease;
 	struct kvd_identity identity;
 	uint32_t max_holds;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "attach_plan.h"
 #include "server.h"
 
 #define TIMELINES_BYTES KVW_PAGE_BYTES
@@ -19,6 +20,9 @@ static int make(struct kvd_attach_memory *memory)
 	int ret = kvd_segment_create("kvpool-tables", memory->tables_layout.bytes, KVD_SEGMENT_CLIENT,
 				     &memory->tables);
 
+	if (!ret)
+		ret = kvd_segment_create("kvpool-answers", kvw_answers_bytes(memory->answer_count),
+					 KVD_SEGMENT_ANSWERS, &memory->answers);
 	if (!ret)
 		ret = kvd_segment_create("kvpool-channel", KVW_CHANNEL_BYTES, KVD_SEGMENT_SHARED,
 					 &memory->channel);
@@ -36,6 +40,7 @@ static void unmake(struct kvd_attach_memory *memory)
 	kvd_scratch_unmap(&memory->scratch);
 	kvd_segment_destroy(&memory->timelines);
 	kvd_segment_destroy(&memory->channel);
+	kvd_segment_destroy(&memory->answers);
 	kvd_segment_destroy(&memory->tables);
 }
 
@@ -77,8 +82,8 @@ static void unmade(void *arg, int result)
 	kvd_attach_memory_free(arg);
 }
 
-int kvd_attach_memory_make(struct kvd_server *server, const struct kvw_tables_params *params,
-			   const struct kvw_tables_layout *layout, struct kvd_attach_memory **out)
+int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_plan *plan,
+			   struct kvd_attach_memory **out)
 {
 	struct kvd_attach_memory *memory = calloc(1, sizeof(*memory));
 	int ret;
@@ -86,8 +91,9 @@ int kvd_attach_memory_make(struct kvd_server *server, const struct kvw_tables_pa
 	if (!memory)
 		return -ENOMEM;
 	memory->server = server;
-	memory->tables_params = *params;
-	memory->tables_layout = *layout;
+	memory->tables_params = plan->tables;
+	memory->tables_layout = plan->layout;
+	memory->answer_count = plan->answers;
 	ret = kvd_worker_submit(server->workers[KVD_WORKER_SEGMENTS].worker, "make an engine's segments",
 				run_make, made, memory);
 	if (ret) {

@@ -21,6 +21,7 @@
 #include "served_pool.h"
 #include "verbs.h"
 
+struct kvd_attach_plan;
 struct kvd_session;
 
 /* Made by the worker for one session. */
@@ -29,7 +30,9 @@ struct kvd_attach_memory {
 	struct kvd_attach_memory *next; /* of those that wait to be freed */
 	struct kvw_tables_params tables_params;
 	struct kvw_tables_layout tables_layout;
+	uint32_t answer_count;
 	struct kvd_segment tables;
+	struct kvd_segment answers;
 	struct kvd_segment channel;
 	struct kvd_segment timelines;
 	struct kvd_scratch scratch;
@@ -64,9 +67,9 @@ struct kvd_attachment {
 };
 
 /*
- * A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own five, then the shards.
+ * A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own six, then the shards.
  */
-#define KVD_ATTACH_SEGMENTS 6u
+#define KVD_ATTACH_SEGMENTS 7u
 
 static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd_attachment *attachment)
 {
@@ -74,8 +77,8 @@ static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd
 }
 
 /* Has the worker make it; `done` and `result` tell. -EAGAIN: the worker's queue is full. -ENOMEM. */
-int kvd_attach_memory_make(struct kvd_server *server, const struct kvw_tables_params *params,
-			   const struct kvw_tables_layout *layout, struct kvd_attach_memory **out);
+int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_plan *plan,
+			   struct kvd_attach_memory **out);
 /* Has the worker unmake it, also one that is still being made. NULL is a no-op. */
 void kvd_attach_memory_drop(struct kvd_attach_memory *memory);
 /* Tries again for those that found the worker's queue full. */

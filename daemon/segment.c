@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ static int map(int fd, uint64_t bytes, enum kvd_segment_access access, void **ou
 		return -errno;
 	if (madvise(memory, bytes, MADV_DONTFORK) < 0)
 		ret = -errno;
-	if (!ret && access == KVD_SEGMENT_SHARED)
+	if (!ret && (access == KVD_SEGMENT_SHARED || access == KVD_SEGMENT_ANSWERS))
 		ret = populate(memory, bytes);
 	if (ret < 0) {
 		munmap(memory, bytes);
@@ -45,9 +46,10 @@ static int map(int fd, uint64_t bytes, enum kvd_segment_access access, void **ou
 
 static int seal(struct kvd_segment *segment, enum kvd_segment_access access)
 {
-	int ret = kvd_memfd_seal(segment->fd, access == KVD_SEGMENT_READ ? F_SEAL_FUTURE_WRITE : 0);
+	bool ours = access == KVD_SEGMENT_READ || access == KVD_SEGMENT_ANSWERS;
+	int ret = kvd_memfd_seal(segment->fd, ours ? F_SEAL_FUTURE_WRITE : 0);
 
-	if (!ret && access == KVD_SEGMENT_READ)
+	if (!ret && ours)
 		ret = kvd_memfd_reopen(segment->fd, O_RDONLY, &segment->send_fd);
 	return ret;
 }
@@ -91,9 +93,4 @@ void kvd_segment_destroy(struct kvd_segment *segment)
 int kvd_segment_read(const struct kvd_segment *segment, uint64_t offset, void *out, size_t length)
 {
 	return kvd_memfd_read(segment->fd, segment->bytes, offset, out, length);
-}
-
-int kvd_segment_write(const struct kvd_segment *segment, uint64_t offset, const void *bytes, size_t length)
-{
-	return kvd_memfd_write(segment->fd, segment->bytes, offset, bytes, length);
 }

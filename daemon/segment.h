@@ -12,8 +12,9 @@
 enum kvd_segment_access {
 	KVD_SEGMENT_PRIVATE, /* state: mapped here, never sent */
 	KVD_SEGMENT_READ, /* directory: mapped here; F_SEAL_FUTURE_WRITE, and the descriptor to send is read-only */
-	KVD_SEGMENT_SHARED, /* channel, timelines: mapped here (populated) and by the client */
-	KVD_SEGMENT_CLIENT  /* tables: mapped by the client only; here pread and pwrite */
+	KVD_SEGMENT_SHARED,  /* channel, timelines: mapped here (populated) and by the client */
+	KVD_SEGMENT_ANSWERS, /* as READ, and populated: stored to by the loop */
+	KVD_SEGMENT_CLIENT   /* tables: mapped by the client only; here pread */
 };
 
 struct kvd_segment {
@@ -29,8 +30,10 @@ int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access
 /* Unmaps and closes; a zeroed or closed segment is a no-op (fd -1). */
 void kvd_segment_destroy(struct kvd_segment *segment);
 
-/* All of it, by pread/pwrite: 0, or -EIO/-ERANGE (also when the client shrank or punched what can't be). */
+/*
+ * All of it, by pread: 0, or -EIO/-ERANGE (also when the client shrank what can't be). It waits for nothing that a client may do to
+ * the file, as pwrite(2) does for a fallocate() and a mapped load for a hole that is being punched.
+ */
 int kvd_segment_read(const struct kvd_segment *segment, uint64_t offset, void *out, size_t length);
-int kvd_segment_write(const struct kvd_segment *segment, uint64_t offset, const void *bytes, size_t length);
 
 #endif

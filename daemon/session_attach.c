@@ -201,6 +201,7 @@ static void answer(struct kvd_session *session, const struct kvw_envelope *reque
 		{.kind = KVW_SEGMENT_CHANNEL, .bytes = attachment->memory->channel.bytes},
 		{.kind = KVW_SEGMENT_TIMELINES, .bytes = attachment->memory->timelines.bytes},
 		{.kind = KVW_SEGMENT_DOORBELL},
+		{.kind = KVW_SEGMENT_ANSWERS, .bytes = attachment->memory->answers.bytes},
 		{.kind = KVW_SEGMENT_POOL, .bytes = pool->device->bytes(pool->memory)},
 	};
 	const struct kvw_msg_ATTACH_OK reply = {
@@ -225,7 +226,7 @@ static void finish(struct kvd_session *session, const struct kvw_envelope *reque
 		   const struct kvd_attach_plan *plan)
 {
 	struct kvd_attachment *attachment;
-	const char *what = "memory for its tables and rings";
+	const char *what = "memory for its tables, answers and rings";
 	int ret = session->attach_memory->result;
 
 	if (!ret)
@@ -245,8 +246,7 @@ static void finish(struct kvd_session *session, const struct kvw_envelope *reque
 static int make_memory(struct kvd_session *session, const struct kvw_envelope *request,
 		       const struct kvd_attach_plan *plan)
 {
-	int ret = kvd_attach_memory_make(session->server, &plan->tables, &plan->layout,
-					 &session->attach_memory);
+	int ret = kvd_attach_memory_make(session->server, plan, &session->attach_memory);
 
 	if (!ret || ret == -EAGAIN)
 		return 1;

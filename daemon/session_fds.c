@@ -30,8 +30,13 @@ static void send_descriptors(struct kvd_session *session, const struct kvw_envel
 	struct kvd_attachment *attachment = session->attachment;
 	const struct kvd_attach_memory *memory = attachment->memory;
 	const int fds[KVD_ATTACH_SEGMENTS] = {
-		attachment->pool->directory.send_fd, memory->tables.send_fd, memory->channel.send_fd,
-		memory->timelines.send_fd,           attachment->doorbell,   attachment->lock.fd,
+		attachment->pool->directory.send_fd,
+		memory->tables.send_fd,
+		memory->channel.send_fd,
+		memory->timelines.send_fd,
+		attachment->doorbell,
+		memory->answers.send_fd,
+		attachment->lock.fd,
 	};
 	uint32_t first = attachment->segments_sent;
 	const struct kvw_msg_FDS_OK reply = {.first = first, .count = KVD_ATTACH_SEGMENTS - first};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verbs: each validates its record, reads its arrays into scratch, runs the engine's operation in
- * stretches, and writes its answers before it is completed. `verb->phase` says where it is, `verb->done` how
+ * stretches, and stores its answers before it is completed. `verb->phase` says where it is, `verb->done` how
  * far in that phase.
  */
 #include "verb_ops.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include <kvpool/error.h>
 
@@ -47,7 +48,7 @@ static bool in_row(const struct kvd_attachment *attachment, const struct kvw_req
 	       request->count <= params->row_blocks - request->first;
 }
 
-/* -------------------------------------------------------------- reading and writing, a chunk at a time */
+/* -------------------------------------------------------------- reading and answering, a chunk at a time */
 
 /* The row's hashes [first .. first + count) into scratch. 1: all there; 0: more; -EIO and the like. */
 static int read_hashes(struct kvd_attachment *attachment, struct kvd_verb *verb, uint32_t first,
@@ -94,38 +95,34 @@ static int read_block_refs(struct kvd_attachment *attachment, const struct kvd_v
 	return ret;
 }
 
-/* Answers [0 .. count) of scratch to byte `offset` of the tables. 1: all there; 0: more. */
-static int write_answers(struct kvd_attachment *attachment, struct kvd_verb *verb, uint64_t offset,
-			 uint32_t count)
+/*
+ * Atomic by words, since the client reads them when it likes; relaxed, since the completion, which is released after them, is what
+ * announces them.
+ */
+static void store_answer(struct kvw_answer *to, const struct kvw_answer *from)
+{
+	_Atomic uint64_t *words = (_Atomic uint64_t *)(void *)to;
+	uint64_t copy[sizeof(*from) / sizeof(uint64_t)];
+	uint32_t i;
+
+	memcpy(copy, from, sizeof(*from));
+	for (i = 0; i < sizeof(copy) / sizeof(copy[0]); i++)
+		atomic_store_explicit(&words[i], copy[i], memory_order_relaxed);
+}
+
+/*
+ * The last phase of every verb with answers: [0 .. count) of scratch to where the record wants them, which begin_verb() in verbs.c has
+ * found to be inside. KVD_VERB_DONE: all there.
+ */
+static int run_write(struct kvd_attachment *attachment, struct kvd_verb *verb, uint32_t count)
 {
 	const struct kvd_attach_memory *memory = attachment->memory;
-	uint32_t chunk = smaller(count - verb->done, KVD_STRETCH_BLOCKS * 2);
-	int ret;
+	struct kvw_answer *out = (struct kvw_answer *)memory->answers.memory + verb->request.answers;
+	uint32_t end = verb->done + smaller(count - verb->done, KVD_STRETCH_BLOCKS * 2);
 
-	if (!chunk)
-		return 1;
-	ret = kvd_segment_write(&memory->tables, offset + (uint64_t)verb->done * sizeof(struct kvw_answer),
-				memory->scratch.answers + verb->done, chunk * sizeof(struct kvw_answer));
-	if (ret)
-		return ret;
-	verb->done += chunk;
-	return verb->done == count;
-}
-
-/* The last phase of every verb with answers. */
-static int run_write(struct kvd_attachment *attachment, struct kvd_verb *verb, uint64_t offset,
-		     uint32_t count)
-{
-	int ret = write_answers(attachment, verb, offset, count);
-
-	return ret < 0 ? fail_tables(verb, ret) : ret;
-}
-
-static uint64_t answers_offset(const struct kvd_attachment *attachment, const struct kvw_request *request,
-			       uint32_t column)
-{
-	return row_offset(attachment, attachment->memory->tables_layout.answers, request->row, column,
-			  sizeof(struct kvw_answer));
+	for (; verb->done < end; verb->done++)
+		store_answer(&out[verb->done], &memory->scratch.answers[verb->done]);
+	return verb->done == count ? KVD_VERB_DONE : KVD_VERB_MORE;
 }
 
 /* -------------------------------------------------------------- OPEN */
@@ -136,14 +133,14 @@ static int begin_open(struct kvd_attachment *attachment, struct kvd_verb *verb)
 	const struct kvw_request *request = &verb->request;
 
 	if (request->row >= params->rows || request->count > params->row_blocks ||
-	    request->first > params->row_blocks || request->arg0 > params->row_blocks)
+	    request->first > params->row_blocks || request->want > params->row_blocks)
 		return -EINVAL;
 	verb->open = (struct kvd_open){
 		.hashes = attachment->memory->scratch.hashes,
 		.count = request->count,
 		.max_match = request->first,
-		.want = (uint32_t)request->arg0,
-		.max_new = smaller(request->arg1, UINT32_MAX),
+		.want = request->want,
+		.max_new = request->most,
 		.coming = request->flags & KVW_REQUEST_COMING,
 		.answers = attachment->memory->scratch.answers,
 	};
@@ -179,8 +176,7 @@ static int run_open(struct kvd_attachment *attachment, struct kvd_verb *verb)
 	}
 	if (verb->phase == PHASE_RUN)
 		return run_open_engine(attachment, verb);
-	return run_write(attachment, verb, answers_offset(attachment, &verb->request, 0),
-			 verb->open.matched + verb->open.granted);
+	return run_write(attachment, verb, verb->open.matched + verb->open.granted);
 }
 
 /* Once the engine is done with it, the hold is the engine's and goes the way of all its holds. */
@@ -209,36 +205,21 @@ static int begin_extend(struct kvd_attachment *attachment, struct kvd_verb *verb
 
 static int begin_lease(struct kvd_attachment *attachment, struct kvd_verb *verb)
 {
-	if (verb->request.first > KVW_LEASE_ENTRIES ||
-	    verb->request.count > KVW_LEASE_ENTRIES - verb->request.first)
-		return -EINVAL;
-	return begin_grant(attachment, verb);
+	return verb->request.count > KVW_LEASE_ENTRIES ? -EINVAL : begin_grant(attachment, verb);
 }
 
-static int run_grant(struct kvd_attachment *attachment, struct kvd_verb *verb, uint64_t offset)
+static int run_grant(struct kvd_attachment *attachment, struct kvd_verb *verb)
 {
 	int ret;
 
 	if (verb->phase == PHASE_WRITE)
-		return run_write(attachment, verb, offset, verb->grant.granted);
+		return run_write(attachment, verb, verb->grant.granted);
 	ret = kvd_grant_step(attachment->engine, &verb->grant, KVD_STRETCH_BLOCKS);
 	if (ret != 1)
 		return ret;
 	verb->completion.granted = verb->grant.granted;
 	next_phase(verb, PHASE_WRITE);
 	return KVD_VERB_MORE;
-}
-
-static int run_extend(struct kvd_attachment *attachment, struct kvd_verb *verb)
-{
-	return run_grant(attachment, verb, answers_offset(attachment, &verb->request, verb->request.first));
-}
-
-static int run_lease(struct kvd_attachment *attachment, struct kvd_verb *verb)
-{
-	return run_grant(attachment, verb,
-			 attachment->memory->tables_layout.lease +
-				 (uint64_t)verb->request.first * sizeof(struct kvw_answer));
 }
 
 static void abort_grant(struct kvd_attachment *attachment, struct kvd_verb *verb)
@@ -313,8 +294,7 @@ static int run_publish(struct kvd_attachment *attachment, struct kvd_verb *verb)
 		return read_publish(attachment, verb);
 	if (verb->phase == PHASE_RUN)
 		return run_publish_engine(attachment, verb);
-	ret = run_write(attachment, verb, answers_offset(attachment, &verb->request, verb->request.first),
-			verb->publish.done);
+	ret = run_write(attachment, verb, verb->publish.done);
 	return ret == KVD_VERB_DONE && verb->completion.status ? verb->completion.status : ret;
 }
 
@@ -387,8 +367,8 @@ static int run_return(struct kvd_attachment *attachment, struct kvd_verb *verb)
 const struct kvd_verb_ops kvd_verb_table[] = {
 	[KVW_REQUEST_OPEN] = {"OPEN", KVW_REQUEST_COMING | PLANE_SET_BITS, true, begin_open, run_open,
 			      abort_open},
-	[KVW_REQUEST_EXTEND] = {"EXTEND", 0, true, begin_extend, run_extend, abort_grant},
-	[KVW_REQUEST_LEASE] = {"LEASE", 0, true, begin_lease, run_lease, abort_grant},
+	[KVW_REQUEST_EXTEND] = {"EXTEND", 0, true, begin_extend, run_grant, abort_grant},
+	[KVW_REQUEST_LEASE] = {"LEASE", 0, true, begin_lease, run_grant, abort_grant},
 	[KVW_REQUEST_PUBLISH] = {"PUBLISH", PLANE_SET_BITS, true, begin_publish, run_publish, NULL},
 	[KVW_REQUEST_TRUNCATE] = {"TRUNCATE", 0, false, begin_drop, run_truncate, NULL},
 	[KVW_REQUEST_RELEASE] = {"RELEASE", 0, false, begin_drop, run_release, NULL},
@@ -398,5 +378,5 @@ const uint32_t kvd_verb_count = sizeof(kvd_verb_table) / sizeof(kvd_verb_table[0
 
 uint64_t kvd_verb_wanted(const struct kvd_verb *verb)
 {
-	return verb->request.type == KVW_REQUEST_OPEN ? verb->request.arg0 : verb->request.count;
+	return verb->request.type == KVW_REQUEST_OPEN ? verb->request.want : verb->request.count;
 }

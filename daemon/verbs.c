@@ -68,7 +68,7 @@ static int choose_verb(struct kvd_verb *verb)
 	if (request->type >= kvd_verb_count || !kvd_verb_table[request->type].run)
 		return -KVP_EPROTO;
 	ops = &kvd_verb_table[request->type];
-	if (request->flags & ~ops->flags)
+	if (request->flags & ~ops->flags || request->zero)
 		return -KVP_EPROTO;
 	verb->ops = ops;
 	return 0;
@@ -77,8 +77,9 @@ static int choose_verb(struct kvd_verb *verb)
 static void violate_record(struct kvd_session *session, const struct kvw_request *request)
 {
 	kvd_session_violate(session, NULL, -KVP_EPROTO,
-			    "a record of unknown type %" PRIu32 " or with reserved flags %#" PRIx32,
-			    request->type, request->flags);
+			    "a record of unknown type %" PRIu32 ", with reserved flags %#" PRIx32
+			    " or with a reserved field that is %" PRIu32,
+			    request->type, request->flags, request->zero);
 }
 
 /* What the pool has, for an error that is about it. */
@@ -118,7 +119,7 @@ static void complete(struct kvd_session *session, int status)
 }
 
 /*
- * A segment that can't be read or written: memory is short, or a client found a way to spoil it. Either way
+ * A segment that can't be read: memory is short, or a client found a way to spoil it. Either way
  * the session can't go on.
  */
 static void violate_tables(struct kvd_session *session, int error)
@@ -139,6 +140,18 @@ static void step_verb(struct kvd_session *session)
 		violate_tables(session, verb->completion.status);
 	else
 		complete(session, ret == KVD_VERB_DONE ? 0 : ret);
+}
+
+static int begin_verb(struct kvd_attachment *attachment, struct kvd_verb *verb)
+{
+	const struct kvw_request *request = &verb->request;
+
+	if (plane_set(request) != KVD_MAIN_PLANE_SET)
+		return -KVP_ERESERVED;
+	/* Both are 32 bits of a stranger: their sum is not. */
+	if (request->answers + kvw_request_answers(request) > attachment->memory->answer_count)
+		return -EINVAL;
+	return verb->ops->begin(attachment, verb);
 }
 
 /*
@@ -167,8 +180,7 @@ static int next_verb(struct kvd_session *session)
 	memset(&verb->completion, 0, sizeof(verb->completion));
 	verb->phase = 0;
 	verb->done = 0;
-	ret = plane_set(&verb->request) != KVD_MAIN_PLANE_SET ? -KVP_ERESERVED
-							      : verb->ops->begin(attachment, verb);
+	ret = begin_verb(attachment, verb);
 	if (ret)
 		complete(session, ret);
 	return session->state == KVD_SESSION_ATTACHED;

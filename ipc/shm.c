@@ -110,9 +110,7 @@ int kvw_tables_layout(const struct kvw_tables_params *params, struct kvw_tables_
 	layout.generations = place(&placer, cells, sizeof(uint64_t));
 	layout.hashes = place(&placer, cells, params->hash_bytes);
 	layout.tokens = place(&placer, cells, params->block_tokens * sizeof(uint32_t));
-	layout.answers = place(&placer, cells, sizeof(struct kvw_answer));
 	layout.lengths = place(&placer, params->rows, 4 * sizeof(uint32_t));
-	layout.lease = place(&placer, KVW_LEASE_ENTRIES, sizeof(struct kvw_answer));
 	layout.returns = place(&placer, KVW_RETURN_ENTRIES, sizeof(struct kvw_block_ref));
 	layout.counters = place(&placer, 1, KVW_PAGE_BYTES);
 	layout.oplog = place(&placer, 0, 1);

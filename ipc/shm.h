@@ -5,7 +5,8 @@
  *   segment    made of               daemon        clients          section
  *   state      memfd, never sent     sole writer   -                block records
  *   directory  memfd, one a pool     sole writer   read only        header, counters, block words, buckets
- *   tables     memfd, one an engine  pread/pwrite  read-write       rows, answers, lease, returns, slots
+ *   tables     memfd, one an engine  pread         read-write       rows, returns, slots
+ *   answers    memfd, one an engine  sole writer   read only        what the verbs answer
  *   channel    memfd, one a session  read-write    read-write       request ring, completion ring
  *   timelines  memfd, one a worker   read only     read-write       8 words
  *   pool       memfd, one a shard    pread/pwrite  read-write       block bytes; ipc/geometry.h
@@ -37,7 +38,8 @@
 #define KVW_MAGIC_CHANNEL 0x4350564bu
 #define KVW_MAGIC_TIMELINES 0x4c50564bu
 
-static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared words need lock-free atomics");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
+	      "shared words need lock-free atomics");
 
 /* States of a block; the numbers stand in records, block words and messages. */
 #define KVW_BLOCK_STATE_MAP(X)                                                                               \
@@ -169,7 +171,8 @@ struct kvw_directory_header {
 	uint32_t bucket_count; /* a power of two */
 	uint32_t zero;         /* [reserved] */
 	_Alignas(KVW_CACHE_LINE) _Atomic uint64_t epoch;
-	_Alignas(KVW_CACHE_LINE) _Atomic uint64_t heartbeat;       /* raised every poll; judged by the reader's clock */
+	_Alignas(KVW_CACHE_LINE) _Atomic uint64_t
+		heartbeat; /* raised every poll; judged by the reader's clock */
 	_Alignas(KVW_CACHE_LINE) _Atomic uint32_t daemon_sleeping; /* 1: ring the doorbell after a post */
 };
 static_assert(offsetof(struct kvw_directory_header, epoch) == 64, "directory header");
@@ -196,7 +199,8 @@ struct kvw_bucket {
 static_assert(sizeof(struct kvw_bucket) == 64, "bucket");
 
 /* Key of (namespace, epoch, group, hash): XXH3-64 of the hash, seeded by XXH64 of the rest. */
-uint64_t kvw_index_key(uint32_t namespace_id, uint64_t epoch, uint32_t group, const uint8_t *hash, uint32_t hash_bytes);
+uint64_t kvw_index_key(uint32_t namespace_id, uint64_t epoch, uint32_t group, const uint8_t *hash,
+		       uint32_t hash_bytes);
 
 struct kvw_directory_layout {
 	uint64_t block_words;
@@ -208,7 +212,63 @@ void kvw_directory_layout(uint32_t blocks, struct kvw_directory_layout *out);
 
 /* ------------------------------------------------------------------ tables */
 
-/* One answered block: written by the daemon with pwrite before the completion that announces it. */
+/* A block that the client presents. */
+struct kvw_block_ref {
+	int32_t id;
+	uint32_t zero;
+	uint64_t generation;
+};
+static_assert(sizeof(struct kvw_block_ref) == 16, "block ref");
+
+/* What decides the layout of a tables segment; both sides compute it from the attach message. */
+struct kvw_tables_params {
+	uint32_t rows;       /* sequences whose arrays exist at once */
+	uint32_t row_blocks; /* width of a row */
+	uint32_t block_tokens;
+	uint32_t hash_bytes;
+	uint32_t slots;
+	uint64_t slot_bytes; /* a multiple of KVW_PAGE_BYTES */
+};
+
+/*
+ * Byte offsets, each area page-aligned. A row of an area lies at area + row * stride of that area:
+ *   ids          i32 [rows][row_blocks]               the block table
+ *   generations  u64 [rows][row_blocks]
+ *   hashes       u8  [rows][row_blocks][hash_bytes]   of full blocks, written before OPEN and PUBLISH
+ *   tokens       u32 [rows][row_blocks * block_tokens]
+ *   lengths      u32 [4][rows]                        reserved, staged, settled, committed
+ *   returns      struct kvw_block_ref [KVW_RETURN_ENTRIES]
+ *   counters     one page, the client's own
+ *   oplog        [reserved] empty
+ *   slots        u8 [slots][slot_bytes]               batch arrays, the client's own
+ */
+struct kvw_tables_layout {
+	uint64_t ids;
+	uint64_t generations;
+	uint64_t hashes;
+	uint64_t tokens;
+	uint64_t lengths;
+	uint64_t returns;
+	uint64_t counters;
+	uint64_t oplog;
+	uint64_t slots;
+	uint64_t bytes;
+};
+/* -KVP_ELIMIT when a parameter is above its limit or the segment would pass KVW_MAX_TABLES_BYTES, -EINVAL on 0. */
+int kvw_tables_layout(const struct kvw_tables_params *params, struct kvw_tables_layout *out);
+
+/* ------------------------------------------------------------------ answers */
+
+/*
+ * struct kvw_answer[n], n as asked for by the attach, and nothing else. Its own segment, and not a part of the tables, because the
+ * daemon's loop writes it: whoever may write a file can have the kernel hold its inode (a long fallocate()), for which write(2) waits,
+ * or take away pages (a punched hole), for which a mapped store waits. This one is populated, mapped by the daemon and sealed with
+ * F_SEAL_FUTURE_WRITE before anybody gets a descriptor: a store can neither fault nor wait.
+ *
+ * Where in it the answers of a record go is the client's choice (kvw_request.answers). What it has not read yet it must not name again.
+ */
+
+/* One answered block: stored by the daemon before the completion that announces it. */
 struct kvw_answer {
 	int32_t id;
 	uint32_t flags; /* KVW_ANSWER_* */
@@ -222,54 +282,13 @@ static_assert(sizeof(struct kvw_answer) == 32, "answer");
 #define KVW_ANSWER_COMING 2u    /* matched, not complete yet: watch its block word */
 #define KVW_ANSWER_DUPLICATE 4u /* publish: the hash was there; `id` is the canonical block */
 
-/* A block that the client presents. */
-struct kvw_block_ref {
-	int32_t id;
-	uint32_t zero;
-	uint64_t generation;
-};
-static_assert(sizeof(struct kvw_block_ref) == 16, "block ref");
+/* Bytes of the segment: whole pages. */
+static inline uint64_t kvw_answers_bytes(uint32_t answers)
+{
+	const uint64_t bytes = (uint64_t)answers * sizeof(struct kvw_answer);
 
-/* What decides the layout of a tables segment; both sides compute it from the attach message. */
-struct kvw_tables_params {
-	uint32_t rows;         /* sequences whose arrays exist at once */
-	uint32_t row_blocks;   /* width of a row */
-	uint32_t block_tokens;
-	uint32_t hash_bytes;
-	uint32_t slots;
-	uint64_t slot_bytes; /* a multiple of KVW_PAGE_BYTES */
-};
-
-/*
- * Byte offsets, each area page-aligned. A row of an area lies at area + row * stride of that area:
- *   ids          i32 [rows][row_blocks]               the block table
- *   generations  u64 [rows][row_blocks]
- *   hashes       u8  [rows][row_blocks][hash_bytes]   of full blocks, written before OPEN and PUBLISH
- *   tokens       u32 [rows][row_blocks * block_tokens]
- *   answers      struct kvw_answer [rows][row_blocks] written by the daemon
- *   lengths      u32 [4][rows]                        reserved, staged, settled, committed
- *   lease        struct kvw_answer [KVW_LEASE_ENTRIES]     written by the daemon
- *   returns      struct kvw_block_ref [KVW_RETURN_ENTRIES] written by the client
- *   counters     one page, the client's own
- *   oplog        [reserved] empty
- *   slots        u8 [slots][slot_bytes]               batch arrays, the client's own
- */
-struct kvw_tables_layout {
-	uint64_t ids;
-	uint64_t generations;
-	uint64_t hashes;
-	uint64_t tokens;
-	uint64_t answers;
-	uint64_t lengths;
-	uint64_t lease;
-	uint64_t returns;
-	uint64_t counters;
-	uint64_t oplog;
-	uint64_t slots;
-	uint64_t bytes;
-};
-/* -KVP_ELIMIT when a parameter is above its limit or the segment would pass KVW_MAX_TABLES_BYTES, -EINVAL on 0. */
-int kvw_tables_layout(const struct kvw_tables_params *params, struct kvw_tables_layout *out);
+	return (bytes + KVW_PAGE_BYTES - 1) & ~(uint64_t)(KVW_PAGE_BYTES - 1);
+}
 
 /* ------------------------------------------------------------------ channel and timelines */
 
@@ -287,22 +306,27 @@ struct kvw_request {
 	uint32_t timeline;
 	uint32_t flags; /* KVW_REQUEST_* */
 	uint64_t step;
-	uint64_t arg0;
-	uint64_t arg1;
+	uint32_t want;    /* OPEN: blocks the row wants in all */
+	uint32_t most;    /* OPEN: new blocks to grant at most */
+	uint32_t answers; /* entry of the answers segment from which on the verb answers */
+	uint32_t zero;    /* [reserved] */
 };
 static_assert(sizeof(struct kvw_request) == 64, "request");
+static_assert(offsetof(struct kvw_request, step) == 40, "request");
+static_assert(offsetof(struct kvw_request, answers) == 56, "request");
 
 /*
- * The verbs. "answers" names where the daemon puts arrays; "completes" says when a completion is posted.
+ * The verbs. "answers" says what is answered for which block, from entry `answers` of the answers segment on; "completes" says when a
+ * completion is posted.
  *
- * OPEN      row; count hashes in hashes[row]; first = most blocks to match; arg0 = blocks the row wants in all;
- *           arg1 = most new blocks to grant now. Matches the longest prefix, references it under a new hold, grants
- *           min(arg0 - matched, arg1) blocks: all or nothing. answers[row][0 .. matched + granted). Always completes.
- * EXTEND    row, first, count: count more blocks for answers[row][first ..). Always completes.
- * LEASE     first, count: count blocks for lease[first ..). Always completes.
+ * OPEN      row; count hashes in hashes[row]; first = most blocks to match; want = blocks the row wants in all;
+ *           most = most new blocks to grant now. Matches the longest prefix, references it under a new hold, grants
+ *           min(want - matched, most) blocks: all or nothing. Answers the row's first matched + granted. Always completes.
+ * EXTEND    row, first, count: count more blocks, one answer each. Always completes.
+ * LEASE     count: count blocks, one answer each. Always completes.
  * PUBLISH   row, first, count, hold, timeline, step: the blocks ids/generations/hashes[row][first ..) become findable when the
  *           timeline reaches the step; first must equal the hold's length; each adds one reference (to the canonical block)
- *           to the hold. Duplicates are told in answers[row][first ..) by KVW_ANSWER_DUPLICATE. Always completes.
+ *           to the hold. One answer each: duplicates are told by KVW_ANSWER_DUPLICATE. Always completes.
  * TRUNCATE  hold, first: keeps the hold's first `first` references, drops the others at (timeline, step). Completes on error.
  * RELEASE   hold, timeline, step: drops the hold's references, last to first, when the step is reached. Completes on error.
  * RETURN    first, count, timeline, step: the leased blocks in returns[first ..) (modulo its size) are given up; they
@@ -328,6 +352,21 @@ enum kvw_request_type {
 #define KVW_REQUEST_COMING 1u
 /* Bits 8..15: plane set required (OPEN) or written (PUBLISH); 0 means 1, the main set. Others are [reserved]. */
 #define KVW_REQUEST_PLANE_SET_SHIFT 8u
+
+/* How many answers a record may be given at most. */
+static inline uint64_t kvw_request_answers(const struct kvw_request *request)
+{
+	uint64_t match = request->first < request->count ? request->first : request->count;
+	uint64_t all = match + request->most;
+
+	if (request->type > KVW_REQUEST_PUBLISH)
+		return 0;
+	if (request->type != KVW_REQUEST_OPEN)
+		return request->count;
+	if (all > request->want)
+		all = request->want;
+	return all > match ? all : match;
+}
 
 struct kvw_completion {
 	uint32_t type;
@@ -373,8 +412,10 @@ static_assert(offsetof(struct kvw_channel_header, client_waiting) == 448, "chann
 static_assert(sizeof(struct kvw_channel_header) <= KVW_PAGE_BYTES, "channel");
 
 #define KVW_CHANNEL_REQUESTS ((uint64_t)KVW_PAGE_BYTES)
-#define KVW_CHANNEL_COMPLETIONS (KVW_CHANNEL_REQUESTS + (uint64_t)KVW_RING_RECORDS * sizeof(struct kvw_request))
-#define KVW_CHANNEL_BYTES (KVW_CHANNEL_COMPLETIONS + (uint64_t)KVW_RING_RECORDS * sizeof(struct kvw_completion))
+#define KVW_CHANNEL_COMPLETIONS                                                                              \
+	(KVW_CHANNEL_REQUESTS + (uint64_t)KVW_RING_RECORDS * sizeof(struct kvw_request))
+#define KVW_CHANNEL_BYTES                                                                                    \
+	(KVW_CHANNEL_COMPLETIONS + (uint64_t)KVW_RING_RECORDS * sizeof(struct kvw_completion))
 static_assert(KVW_CHANNEL_BYTES % KVW_PAGE_BYTES == 0, "channel");
 
 /* Timelines: word t lies at byte t * 64 of the page; a worker raises it with a release store when a step's work is done. */

@@ -101,7 +101,8 @@ union kvw_any {
 	X(CHANNEL, 3)                                                                                        \
 	X(TIMELINES, 4)                                                                                      \
 	X(DOORBELL, 5)                                                                                       \
-	X(POOL, 6)
+	X(ANSWERS, 6)                                                                                        \
+	X(POOL, 7)
 enum kvw_segment_kind {
 #define X(name, number) KVW_SEGMENT_##name = number,
 	KVW_SEGMENT_MAP(X)

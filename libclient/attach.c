@@ -66,6 +66,8 @@ static uint64_t expected_bytes(const struct kvp_client *client, const struct kvc
 		return layout.bytes;
 	case KVW_SEGMENT_TABLES:
 		return engine->tables.bytes;
+	case KVW_SEGMENT_ANSWERS:
+		return kvw_answers_bytes(engine->answer_count);
 	case KVW_SEGMENT_CHANNEL:
 		return KVW_CHANNEL_BYTES;
 	case KVW_SEGMENT_TIMELINES:
@@ -84,6 +86,7 @@ static const struct {
 	[KVW_SEGMENT_TABLES] = {KVC_MAP_TABLES, 1, "tables"},
 	[KVW_SEGMENT_CHANNEL] = {KVC_MAP_CHANNEL, 1, "channel"},
 	[KVW_SEGMENT_TIMELINES] = {KVC_MAP_TIMELINES, 1, "timelines"},
+	[KVW_SEGMENT_ANSWERS] = {KVC_MAP_ANSWERS, 0, "answers"},
 	[KVW_SEGMENT_POOL] = {KVC_MAP_POOL, 1, "pool"},
 };
 

@@ -48,6 +48,7 @@ enum kvc_map {
 	KVC_MAP_TABLES,
 	KVC_MAP_CHANNEL,
 	KVC_MAP_TIMELINES,
+	KVC_MAP_ANSWERS,
 	KVC_MAP_POOL,
 	KVC_MAP_PRIVATE, /* the library's own bookkeeping, too big for the heap */
 	KVC_MAPS
@@ -80,6 +81,8 @@ struct kvc_op {
 	uint32_t row;
 	uint32_t first;
 	uint32_t count;
+	uint32_t answers;     /* entry of the answers segment */
+	uint32_t answers_end; /* the places' free-running index behind its own */
 };
 /* More than can be outstanding, so that a ticket finds its place unless one of long ago was never answered. */
 #define KVC_OPS (2u * KVW_RING_RECORDS)
@@ -110,6 +113,11 @@ struct kvc_engine {
 	uint32_t bucket_mask;
 	struct kvw_channel_header *channel;
 	struct kvw_timelines *timelines;
+	/* Read only. Records that are answered take places in a ring: kvc_post_asking() at the tail, their answers free the head. */
+	const struct kvw_answer *answers;
+	uint32_t answer_count; /* a power of two */
+	uint32_t answers_head;
+	uint32_t answers_tail;
 	_Atomic uint64_t next_step[KVW_TIMELINES];
 
 	struct kvw_ring requests;
@@ -242,7 +250,7 @@ static inline struct kvc_row *kvc_seq_row(const struct kvp_seq *seq)
 	return &seq->client->engine->rows[seq->row];
 }
 
-/* An answer in the tables, loaded once: the daemon has written it before its completion, but nothing stops it from writing again. */
+/* An answer, loaded once: the daemon has stored it before its completion, but nothing stops it from storing again. */
 static inline struct kvw_answer kvc_load_answer(const struct kvw_answer *answer)
 {
 	const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)answer;
@@ -282,13 +290,6 @@ static inline uint64_t *kvc_row_generations(const struct kvp_client *client, uin
 	const struct kvc_engine *engine = client->engine;
 
 	return kvc_row_at(client, engine, engine->tables.generations, row, sizeof(uint64_t));
-}
-
-static inline const struct kvw_answer *kvc_row_answers(const struct kvp_client *client, uint32_t row)
-{
-	const struct kvc_engine *engine = client->engine;
-
-	return kvc_row_at(client, engine, engine->tables.answers, row, sizeof(struct kvw_answer));
 }
 
 static inline struct kvc_cell *kvc_row_cells(const struct kvp_client *client, uint32_t row)

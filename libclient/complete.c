@@ -20,8 +20,7 @@ static int answer_lease(struct kvp_client *client, const struct kvc_op *op,
 {
 	if (completion->status ? completion->granted != 0 : completion->granted != op->count)
 		return kvc_break(client, "a LEASE answer with another count than asked");
-	return kvc_lease_answer(client, completion->granted, completion->status,
-				completion->free_blocks + completion->evictable_blocks);
+	return kvc_lease_answer(client, kvc_op_answers(client->engine, op), completion);
 }
 
 static int dispatch(struct kvp_client *client, const struct kvc_op *op,
@@ -55,6 +54,7 @@ static int complete_one(struct kvp_client *client, const struct kvw_completion *
 	struct kvc_engine *engine = client->engine;
 	struct kvc_op *place = kvc_op_find(engine, completion->ticket);
 	struct kvc_op op;
+	int ret;
 
 	if (completion->status > 0 || completion->status < -0xffff)
 		return kvc_break(client, "an impossible status");
@@ -64,7 +64,9 @@ static int complete_one(struct kvp_client *client, const struct kvw_completion *
 		return kvc_break(client, "an answer that fits no request");
 	op = *place;
 	kvc_op_end(engine, place);
-	return dispatch(client, &op, completion);
+	ret = dispatch(client, &op, completion);
+	kvc_op_answers_read(engine, &op);
+	return ret;
 }
 
 void kvc_complete_all(struct kvp_client *client)

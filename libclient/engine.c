@@ -87,6 +87,7 @@ static void take_plan(struct kvc_engine *engine, const struct kvc_plan *plan)
 	engine->block_tokens = plan->tables.block_tokens;
 	engine->tables_params = plan->tables;
 	engine->tables = plan->layout;
+	engine->answer_count = plan->answers;
 }
 
 int kvc_engine_create(struct kvp_client *client, const struct kvc_plan *plan, struct kvc_engine **out)
@@ -138,6 +139,7 @@ void kvc_engine_bind(struct kvp_client *client, struct kvc_engine *engine)
 	engine->bucket_mask = layout.bucket_count - 1;
 	engine->channel = (struct kvw_channel_header *)(void *)channel;
 	engine->timelines = client->maps[KVC_MAP_TIMELINES].memory;
+	engine->answers = client->maps[KVC_MAP_ANSWERS].memory;
 	kvw_ring_init(&engine->requests, &engine->channel->requests, channel + KVW_CHANNEL_REQUESTS);
 	kvw_ring_init(&engine->completions, &engine->channel->completions, channel + KVW_CHANNEL_COMPLETIONS);
 	for (i = 0; i < engine->tables_params.rows; i++)

@@ -17,9 +17,9 @@
 #include "rows.h"
 
 /* A granted block into its place; into the lease when the extend was given up and the place may be taken. */
-static int note_block(struct kvp_client *client, uint32_t row, uint32_t index)
+static int note_block(struct kvp_client *client, uint32_t row, uint32_t index,
+		      const struct kvw_answer *answer)
 {
-	const struct kvw_answer *answer = &kvc_row_answers(client, row)[index];
 	struct kvw_answer copy;
 
 	if (!client->engine->rows[row].extending)
@@ -28,13 +28,14 @@ static int note_block(struct kvp_client *client, uint32_t row, uint32_t index)
 	return kvc_row_grant(client, row, index, &copy);
 }
 
-static int note_blocks(struct kvp_client *client, uint32_t row, uint32_t first, uint32_t count)
+static int note_blocks(struct kvp_client *client, const struct kvc_op *op, uint32_t count)
 {
+	const struct kvw_answer *answers = kvc_op_answers(client->engine, op);
 	uint32_t i;
 	int ret = 0;
 
 	for (i = 0; i < count && !ret; i++)
-		ret = note_block(client, row, first + i);
+		ret = note_block(client, op->row, op->first + i, &answers[i]);
 	return ret;
 }
 
@@ -47,7 +48,7 @@ int kvc_extend_answer(struct kvp_client *client, const struct kvc_op *op,
 
 	if (completion->granted != (completion->status ? 0 : op->count))
 		return kvc_break(client, "an EXTEND answer with another count than asked");
-	ret = note_blocks(client, op->row, op->first, completion->granted);
+	ret = note_blocks(client, op, completion->granted);
 	if (ret || !cold->extending)
 		return ret;
 	cold->extending = false;

@@ -268,15 +268,18 @@ static void trim(struct kvp_client *client)
 /* ------------------------------------------------------------------ asking */
 
 /* Blocks to ask for now: none above the low mark; then up to the high mark, counting what drains, but at least to the low mark. */
-static uint32_t shortage(const struct kvc_lease *lease)
+static uint32_t shortage(const struct kvc_engine *engine)
 {
+	const struct kvc_lease *lease = &engine->lease;
+	/* Half of the places: other answers go on in between. */
+	uint32_t limit = kvc_min(engine->answer_count / 2, KVW_LEASE_ENTRIES);
 	uint32_t low = floor_of(lease);
 	uint32_t held = lease->free_count + lease->draining_count;
 	uint32_t count = low > lease->free_count ? low - lease->free_count : 0;
 
 	if (count && lease->high > held)
 		count = kvc_max(count, lease->high - held);
-	return kvc_min(kvc_min(count, lease->ask_most), KVW_LEASE_ENTRIES);
+	return kvc_min(kvc_min(count, lease->ask_most), limit);
 }
 
 static bool too_soon(const struct kvc_lease *lease)
@@ -287,7 +290,7 @@ static bool too_soon(const struct kvc_lease *lease)
 static void ask(struct kvp_client *client)
 {
 	struct kvc_lease *lease = &client->engine->lease;
-	struct kvw_request record = {.type = KVW_REQUEST_LEASE, .count = shortage(lease)};
+	struct kvw_request record = {.type = KVW_REQUEST_LEASE, .count = shortage(client->engine)};
 
 	if (!record.count || too_soon(lease) || kvc_post_asking(client, &record))
 		return;
@@ -323,9 +326,8 @@ static uint32_t most_after(int status, uint64_t available)
 	return available < UINT32_MAX ? (uint32_t)available : UINT32_MAX - 1;
 }
 
-static int add_granted(struct kvp_client *client, uint32_t count)
+static int add_granted(struct kvp_client *client, const struct kvw_answer *answers, uint32_t count)
 {
-	const struct kvw_answer *answers = kvc_tables_at(client, client->engine->tables.lease, 0, 0);
 	uint32_t i;
 	int ret = 0;
 
@@ -334,14 +336,16 @@ static int add_granted(struct kvp_client *client, uint32_t count)
 	return ret;
 }
 
-int kvc_lease_answer(struct kvp_client *client, uint32_t count, int status, uint64_t available)
+int kvc_lease_answer(struct kvp_client *client, const struct kvw_answer *answers,
+		     const struct kvw_completion *completion)
 {
 	struct kvc_lease *lease = &client->engine->lease;
 
 	lease->asking = false;
 	lease->coming = 0;
-	lease->refusal = status;
-	lease->ask_most = most_after(status, available);
+	lease->refusal = completion->status;
+	lease->ask_most =
+		most_after(completion->status, completion->free_blocks + completion->evictable_blocks);
 	lease->retry_ns = kvw_now_ns() + RETRY_NS;
-	return add_granted(client, count);
+	return add_granted(client, answers, completion->granted);
 }

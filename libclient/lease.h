@@ -19,6 +19,7 @@
 struct kvp_client;
 struct kvc_engine;
 struct kvw_answer;
+struct kvw_completion;
 
 enum kvc_owned { KVC_FOREIGN, KVC_IN_ROW, KVC_FREE, KVC_DRAINING };
 
@@ -70,7 +71,7 @@ struct kvc_lease {
 
 void kvc_lease_init(struct kvc_lease *lease, struct kvc_block *blocks);
 
-/* A granted block, as it lies in the tables: -KVP_EPROTO when it is ours already. */
+/* A granted block, as it was answered: -KVP_EPROTO when it is ours already. */
 int kvc_lease_add(struct kvp_client *client, const struct kvw_answer *granted);
 /* Takes one for a row, or -1. */
 int32_t kvc_lease_take(struct kvc_engine *engine, uint64_t *out_generation);
@@ -86,6 +87,7 @@ void kvc_lease_give(struct kvc_engine *engine, int32_t id, uint32_t timeline, ui
 /* Drained blocks become free; what is above the high mark is returned; what is below the low mark is asked for. */
 void kvc_lease_pump(struct kvp_client *client);
 /* The answer to the LEASE on its way. */
-int kvc_lease_answer(struct kvp_client *client, uint32_t count, int status, uint64_t available);
+int kvc_lease_answer(struct kvp_client *client, const struct kvw_answer *answers,
+		     const struct kvw_completion *completion);
 
 #endif

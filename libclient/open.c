@@ -186,8 +186,8 @@ int kvc_open_post(struct kvp_client *client, struct kvp_seq *seq, const struct k
 	int ret;
 
 	note_asked(engine, cold, request);
-	record.arg0 = cold->asked_all;
-	record.arg1 = cold->asked_new;
+	record.want = cold->asked_all;
+	record.most = cold->asked_new;
 	ret = kvc_post_asking(client, &record);
 	cold->opening = !ret;
 	return ret;
@@ -212,28 +212,30 @@ static int note_matched(struct kvp_client *client, uint32_t row, uint32_t index,
 	return 0;
 }
 
-static int note_blocks(struct kvp_client *client, uint32_t row, uint32_t matched, uint32_t blocks)
+static int note_blocks(struct kvp_client *client, const struct kvc_op *op, uint32_t matched, uint32_t blocks)
 {
-	const struct kvw_answer *answers = kvc_row_answers(client, row);
+	const struct kvw_answer *answers = kvc_op_answers(client->engine, op);
 	uint32_t i;
 	int ret = 0;
 
 	for (i = 0; i < blocks && !ret; i++) {
 		struct kvw_answer answer = kvc_load_answer(&answers[i]);
 
-		ret = i < matched ? note_matched(client, row, i, &answer)
-				  : kvc_row_grant(client, row, i, &answer);
+		ret = i < matched ? note_matched(client, op->row, i, &answer)
+				  : kvc_row_grant(client, op->row, i, &answer);
 	}
 	return ret;
 }
 
-static int note_opened(struct kvp_client *client, uint32_t row, const struct kvw_completion *completion)
+static int note_opened(struct kvp_client *client, const struct kvc_op *op,
+		       const struct kvw_completion *completion)
 {
 	struct kvc_engine *engine = client->engine;
+	uint32_t row = op->row;
 	struct kvc_row *cold = &engine->rows[row];
 	struct kvp_seq *seq = &engine->seqs[row];
 	uint32_t matched = completion->matched;
-	int ret = note_blocks(client, row, matched, matched + completion->granted);
+	int ret = note_blocks(client, op, matched, matched + completion->granted);
 
 	if (ret)
 		return ret;
@@ -275,7 +277,7 @@ int kvc_open_answer(struct kvp_client *client, const struct kvc_op *op,
 	} else {
 		ret = check_open(client, op, completion);
 		if (!ret)
-			ret = note_opened(client, op->row, completion);
+			ret = note_opened(client, op, completion);
 	}
 	if (ret)
 		return ret;

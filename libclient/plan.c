@@ -14,6 +14,9 @@
 #define DEFAULT_MAX_SEQS 256u
 #define DEFAULT_MAX_SEQ_TOKENS 32768u
 #define ROLE_LEADER 1u
+#define LEAST_ANSWERS 4096u
+static_assert(KVW_MAX_ANSWERS % LEAST_ANSWERS == 0 && !(KVW_MAX_ANSWERS & (KVW_MAX_ANSWERS - 1)),
+	      "a ring of answers, in powers of two");
 #define NUMERICS_EXACT 1u
 #define ALL_FLAGS (KVP_ATTACH_LEASE_MARKS | KVP_ATTACH_EXACT | KVP_ATTACH_INDEX_SCALE)
 
@@ -150,6 +153,20 @@ static uint32_t rows_of(uint32_t max_seqs)
 	return max_seqs > KVW_MAX_SEQS / 2 ? KVW_MAX_SEQS : 2 * max_seqs;
 }
 
+/*
+ * A power of two of at least LEAST_ANSWERS: for all rows opened at once and a whole lease, as far as the limit goes. Fewer make opens wait
+ * for each other, and no more.
+ */
+static uint32_t answers_of(const struct kvw_tables_params *tables, const struct kvp_attach_params *params)
+{
+	uint64_t wish = (uint64_t)tables->rows * tables->row_blocks + 2 * (uint64_t)params->lease_high;
+	uint32_t answers = LEAST_ANSWERS;
+
+	while (answers < wish && answers < KVW_MAX_ANSWERS)
+		answers *= 2;
+	return answers;
+}
+
 int kvc_plan_pool(const struct kvc_pool *pool, struct kvc_plan *plan)
 {
 	const struct kvp_attach_params *params = &plan->params;
@@ -176,6 +193,7 @@ int kvc_plan_pool(const struct kvc_pool *pool, struct kvc_plan *plan)
 		.slots = params->slots,
 		.slot_bytes = slot_bytes,
 	};
+	plan->answers = answers_of(&plan->tables, params);
 	ret = kvw_tables_layout(&plan->tables, &plan->layout);
 	if (ret)
 		return kvc_fail(
@@ -207,5 +225,6 @@ void kvc_plan_message(const struct kvc_plan *plan, const struct kvc_pool *pool, 
 		.numerics = params->flags & KVP_ATTACH_EXACT ? NUMERICS_EXACT : 0,
 		.identity = kvw_list_of(plan->identity, params->identity_count),
 		.index_scale = params->flags & KVP_ATTACH_INDEX_SCALE ? 1 : 0,
+		.answers = plan->answers,
 	};
 }

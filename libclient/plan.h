@@ -18,6 +18,7 @@ struct kvc_plan {
 	struct kvp_attach_params params; /* defaults filled in */
 	struct kvw_tables_params tables;
 	struct kvw_tables_layout layout;
+	uint32_t answers;                                /* a power of two */
 	struct kvw_item_PAIR identity[KVW_MAX_IDENTITY]; /* sorted by key */
 };
 

@@ -155,15 +155,15 @@ static void after_answer(struct kvp_client *client, uint32_t row)
 		kvc_close_advance(client, row);
 }
 
-static int note_positions(struct kvp_client *client, uint32_t row, uint32_t first, uint32_t end,
+static int note_positions(struct kvp_client *client, const struct kvc_op *op, uint32_t count,
 			  uint32_t *duplicates)
 {
-	const struct kvw_answer *answers = kvc_row_answers(client, row);
+	const struct kvw_answer *answers = kvc_op_answers(client->engine, op);
 	uint32_t i;
 	int ret = 0;
 
-	for (i = first; !ret && i < end; i++)
-		ret = note_position(client, row, i, &answers[i], duplicates);
+	for (i = 0; !ret && i < count; i++)
+		ret = note_position(client, op->row, op->first + i, &answers[i], duplicates);
 	return ret;
 }
 
@@ -179,7 +179,7 @@ int kvc_publish_answer(struct kvp_client *client, const struct kvc_op *op,
 	if (done > op->count || completion->matched > done || (!completion->status && done != op->count))
 		return kvc_break(client, "a PUBLISH answer with impossible counts");
 	cold->pending--;
-	ret = note_positions(client, op->row, op->first, op->first + done, &duplicates);
+	ret = note_positions(client, op, done, &duplicates);
 	if (ret)
 		return ret;
 	if (duplicates != completion->matched)

@@ -168,25 +168,27 @@ static int32_t take_free(struct fake_daemon *fake)
 	return victim;
 }
 
-static void put_answer(struct fake_daemon *fake, const struct kvw_request *request, uint64_t area,
-		       uint32_t index, struct kvw_answer answer)
+/* Of block `index` of the row, or of the lease. */
+static void put_answer(struct fake_daemon *fake, const struct kvw_request *request, uint32_t index,
+		       struct kvw_answer answer)
 {
+	uint64_t at = request->answers + index - (request->type == KVW_REQUEST_OPEN ? 0 : request->first);
+
 	if (fake->options.on_answer)
 		fake->options.on_answer(fake->options.arg, request, index, &answer);
-	if (pwrite(fake->fds[KVW_SEGMENT_TABLES], &answer, sizeof(answer),
-		   (off_t)(area + index * sizeof(answer))) != sizeof(answer))
+	if (at >= fake->answer_count)
+		abort();
+	if ((int32_t)(atomic_load(&fake->channel->completions.head) - fake->answer_ends[at]) < 0)
+		fault(fake, "a place for answers was named again before its answer was taken", (int64_t)at);
+	fake->answer_ends[at] = fake->completions.own + 1;
+	if (pwrite(fake->fds[KVW_SEGMENT_ANSWERS], &answer, sizeof(answer), (off_t)(at * sizeof(answer))) !=
+	    sizeof(answer))
 		abort();
 }
 
-static uint64_t answers_of(const struct fake_daemon *fake, uint32_t row)
-{
-	return fake->tables.answers +
-	       (uint64_t)row * fake->tables_params.row_blocks * sizeof(struct kvw_answer);
-}
-
 /* count blocks into answers [first ..) or none. */
-static int grant(struct fake_daemon *fake, const struct kvw_request *request, uint64_t area, uint32_t first,
-		 uint32_t count, struct kvw_completion *completion)
+static int grant(struct fake_daemon *fake, const struct kvw_request *request, uint32_t first, uint32_t count,
+		 struct kvw_completion *completion)
 {
 	uint32_t i;
 
@@ -200,7 +202,7 @@ static int grant(struct fake_daemon *fake, const struct kvw_request *request, ui
 
 		block->generation++;
 		set_state(fake, id, KVW_BLOCK_LEASED);
-		put_answer(fake, request, area, first + i,
+		put_answer(fake, request, first + i,
 			   (struct kvw_answer){.id = id, .generation = block->generation});
 	}
 	completion->granted = count;
@@ -276,7 +278,7 @@ static uint32_t match(struct fake_daemon *fake, const struct kvw_request *reques
 		answer.generation = fake->books.block[id].generation;
 		answer.writer = fake->books.block[id].writer;
 		hold_add(fake, hold, id);
-		put_answer(fake, request, answers_of(fake, request->row), i, answer);
+		put_answer(fake, request, i, answer);
 	}
 	return i;
 }
@@ -290,10 +292,9 @@ static int do_open(struct fake_daemon *fake, const struct kvw_request *request,
 
 	fake->books.opens++;
 	completion->matched = match(fake, request, hold);
-	want = request->arg0 > completion->matched ? request->arg0 - completion->matched : 0;
-	want = want < request->arg1 ? want : request->arg1;
-	ret = grant(fake, request, answers_of(fake, request->row), completion->matched, (uint32_t)want,
-		    completion);
+	want = request->want > completion->matched ? request->want - completion->matched : 0;
+	want = want < request->most ? want : request->most;
+	ret = grant(fake, request, completion->matched, (uint32_t)want, completion);
 	if (ret) {
 		end_hold(fake, hold);
 		completion->matched = 0;
@@ -343,7 +344,7 @@ static int publish_one(struct fake_daemon *fake, const struct kvw_request *reque
 	answer.id = there;
 	answer.generation = fake->books.block[there].generation;
 	answer.writer = fake->books.block[there].writer;
-	put_answer(fake, request, answers_of(fake, request->row), index, answer);
+	put_answer(fake, request, index, answer);
 	completion->granted++;
 	return 0;
 }
@@ -419,10 +420,9 @@ static int carry_out(struct fake_daemon *fake, const struct kvw_request *request
 	case KVW_REQUEST_OPEN:
 		return do_open(fake, request, completion);
 	case KVW_REQUEST_EXTEND:
-		return grant(fake, request, answers_of(fake, request->row), request->first, request->count,
-			     completion);
+		return grant(fake, request, request->first, request->count, completion);
 	case KVW_REQUEST_LEASE:
-		return grant(fake, request, fake->tables.lease, request->first, request->count, completion);
+		return grant(fake, request, request->first, request->count, completion);
 	case KVW_REQUEST_PUBLISH:
 		return do_publish(fake, request, completion);
 	case KVW_REQUEST_TRUNCATE:

@@ -87,6 +87,8 @@ static void make_segments(struct fake_daemon *fake)
 	munmap(make_segment(fake, KVW_SEGMENT_TABLES, fake->tables.bytes), fake->tables.bytes);
 	munmap(make_segment(fake, KVW_SEGMENT_POOL, (fake->geometry.bytes + 4095) & ~4095ull),
 	       (fake->geometry.bytes + 4095) & ~4095ull);
+	munmap(make_segment(fake, KVW_SEGMENT_ANSWERS, kvw_answers_bytes(fake->answer_count)),
+	       kvw_answers_bytes(fake->answer_count));
 	fake->fds[KVW_SEGMENT_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
@@ -117,8 +119,9 @@ static void end_session(struct fake_daemon *fake)
 /* ------------------------------------------------------------------ messages */
 
 static const uint32_t segment_order[] = {KVW_SEGMENT_DIRECTORY, KVW_SEGMENT_TABLES,   KVW_SEGMENT_CHANNEL,
-					 KVW_SEGMENT_TIMELINES, KVW_SEGMENT_DOORBELL, KVW_SEGMENT_POOL};
-#define SEGMENTS 6u
+					 KVW_SEGMENT_TIMELINES, KVW_SEGMENT_DOORBELL, KVW_SEGMENT_ANSWERS,
+					 KVW_SEGMENT_POOL};
+#define SEGMENTS 7u
 
 static void reply(struct fake_daemon *fake, uint32_t type, uint64_t sequence, union kvw_any *message,
 		  const int *fds, uint32_t fd_count)
@@ -217,6 +220,8 @@ static void answer_attach(struct fake_daemon *fake, uint64_t sequence, const str
 	};
 	if (kvw_tables_layout(&fake->tables_params, &fake->tables))
 		abort();
+	fake->answer_count = (uint32_t)attach->answers;
+	memset(fake->answer_ends, 0, sizeof(fake->answer_ends));
 	fake->books.hash_bytes = (uint32_t)attach->hash_bytes;
 	make_segments(fake);
 	for (i = 0; i < SEGMENTS; i++)
@@ -229,13 +234,14 @@ static void answer_attach(struct fake_daemon *fake, uint64_t sequence, const str
 /* Two at a time, so that the client must pull more than once. */
 static void answer_fds(struct fake_daemon *fake, uint64_t sequence, uint64_t first)
 {
-	union kvw_any out = {.FDS_OK = {.first = first, .count = 2}};
+	uint32_t count = first + 2 < SEGMENTS ? 2 : SEGMENTS - (uint32_t)first;
+	union kvw_any out = {.FDS_OK = {.first = first, .count = count}};
 	int fds[2];
 	uint32_t i;
 
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < count; i++)
 		fds[i] = fake->fds[segment_order[first + i]];
-	reply(fake, KVW_MSG_FDS_OK, sequence, &out, fds, 2);
+	reply(fake, KVW_MSG_FDS_OK, sequence, &out, fds, count);
 }
 
 static void answer(struct fake_daemon *fake, const struct kvw_envelope *envelope,

@@ -88,6 +88,8 @@ struct fake_daemon {
 	uint64_t bytes[8];
 	struct kvw_tables_params tables_params;
 	struct kvw_tables_layout tables;
+	uint32_t answer_count;
+	uint32_t answer_ends[KVW_MAX_ANSWERS]; /* of the completion that announced it: index behind it */
 	struct kvw_directory_header *directory;
 	struct kvw_channel_header *channel;
 	struct kvw_timelines *timelines;

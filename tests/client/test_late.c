@@ -96,6 +96,50 @@ static void a_flood_of_late_answers_does_not_move_the_deadline(void **state)
 	fixture_close(fixture);
 }
 
+/* ------------------------------------------------------------------ places of answers */
+
+/* Each open may be answered for a whole row, and two rows take all places that there are: the third waits. */
+static void opens_that_find_no_places_for_their_answers_wait_for_each_other(void **state)
+{
+	const struct kvp_attach_params params = {
+		.size = sizeof(params), .max_seqs = 4, .max_seq_tokens = 4 * KVW_MAX_ROW_BLOCKS};
+	const struct kvp_open_request huge = {.size = sizeof(huge), .reserve_tokens = params.max_seq_tokens};
+	const struct kvp_open_request requests[] = {huge, huge, huge, huge};
+	struct fixture *fixture = fixture_open(NULL, &params);
+	struct kvp_seq *seqs[4] = {NULL};
+	struct kvp_seq *seq;
+	int results[4];
+	uint32_t i;
+
+	(void)state;
+	assert_int_equal(fixture->fake->answer_count, KVW_MAX_ANSWERS);
+	assert_ok(kvp_open(fixture->client, requests, 4, WAIT_MS, results, seqs));
+	for (i = 0; i < 4; i++)
+		assert_error(results[i], KVP_ENOBLOCKS);
+	seq = fixture_seq(fixture, 100, 12, 0, 0);
+	assert_int_equal(fixture_info(seq).blocks, 3);
+	assert_ok(kvp_seq_close(seq));
+	fixture_close(fixture);
+}
+
+/* The fake daemon counts it as a fault when a place is named again before its answer was taken. */
+static void places_of_answers_are_used_again_when_they_were_read(void **state)
+{
+	const struct kvp_attach_params params = {
+		.size = sizeof(params), .max_seqs = 4, .max_seq_tokens = 128};
+	struct fixture *fixture = fixture_open(NULL, &params);
+	uint32_t turns = 3 * fixture->fake->answer_count / 32;
+
+	(void)state;
+	while (turns--) {
+		struct kvp_seq *seq = fixture_seq(fixture, 100 * turns, 100, 0, 100 + turns % 29);
+
+		assert_int_equal(fixture_info(seq).blocks, (100 + turns % 29 + 3) / 4);
+		assert_ok(kvp_seq_close(seq));
+	}
+	fixture_close(fixture);
+}
+
 /* ------------------------------------------------------------------ deaths */
 
 struct death {
@@ -211,6 +255,8 @@ int main(void)
 		cmocka_unit_test(reserve_goes_on_behind_the_blocks_of_a_late_extend),
 		cmocka_unit_test(a_cut_gives_back_what_a_late_extend_brought),
 		cmocka_unit_test(a_flood_of_late_answers_does_not_move_the_deadline),
+		cmocka_unit_test(opens_that_find_no_places_for_their_answers_wait_for_each_other),
+		cmocka_unit_test(places_of_answers_are_used_again_when_they_were_read),
 		cmocka_unit_test(a_daemon_that_dies_in_the_middle_of_attach_leaves_nothing_behind),
 		cmocka_unit_test(a_match_is_never_a_sink_nor_a_block_that_this_engine_writes),
 		cmocka_unit_test(an_array_of_requests_of_a_garbage_size_is_refused_as_a_whole),

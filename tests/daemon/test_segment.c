@@ -17,7 +17,10 @@
 #define BYTES 65536u
 
 static const enum kvd_segment_access kinds[] = {KVD_SEGMENT_PRIVATE, KVD_SEGMENT_READ, KVD_SEGMENT_SHARED,
-						KVD_SEGMENT_CLIENT};
+						KVD_SEGMENT_ANSWERS, KVD_SEGMENT_CLIENT};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+/* Written by the daemon alone. */
+static const enum kvd_segment_access ours[] = {KVD_SEGMENT_READ, KVD_SEGMENT_ANSWERS};
 
 static struct kvd_segment make(enum kvd_segment_access access)
 {
@@ -38,7 +41,7 @@ static int open_again(int fd, int flags)
 static void segments_are_zeroed_private_inodes_of_their_size(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < KINDS; i++) {
 		struct kvd_segment segment = make(kinds[i]);
 		uint8_t bytes[BYTES];
 		struct stat status;
@@ -60,7 +63,7 @@ static void segments_are_zeroed_private_inodes_of_their_size(void **state)
 static void no_descriptor_can_resize_or_unseal(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < KINDS; i++) {
 		struct kvd_segment segment = make(kinds[i]);
 		int again = open_again(segment.send_fd, O_RDWR);
 
@@ -76,12 +79,11 @@ static void no_descriptor_can_resize_or_unseal(void **state)
 	}
 }
 
-static void a_read_segment_is_written_by_the_daemon_alone(void **state)
+static void is_written_by_the_daemon_alone(enum kvd_segment_access access)
 {
-	struct kvd_segment segment = make(KVD_SEGMENT_READ);
+	struct kvd_segment segment = make(access);
 	uint8_t *seen = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, segment.send_fd, 0);
 
-	(void)state;
 	assert_ptr_not_equal(seen, MAP_FAILED);
 	assert_int_not_equal(segment.send_fd, segment.fd);
 	((uint8_t *)segment.memory)[100] = 7;
@@ -93,12 +95,18 @@ static void a_read_segment_is_written_by_the_daemon_alone(void **state)
 	kvd_segment_destroy(&segment);
 }
 
-static void opening_a_read_segment_again_does_not_make_it_writable(void **state)
+static void read_segments_are_written_by_the_daemon_alone(void **state)
 {
-	struct kvd_segment segment = make(KVD_SEGMENT_READ);
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		is_written_by_the_daemon_alone(ours[i]);
+}
+
+static void does_not_become_writable(enum kvd_segment_access access)
+{
+	struct kvd_segment segment = make(access);
 	int again = open_again(segment.send_fd, O_RDWR);
 
-	(void)state;
 	assert_true(again >= 0);
 	assert_int_equal(pwrite(again, "x", 1, 0), -1);
 	assert_int_equal(errno, EPERM);
@@ -110,16 +118,52 @@ static void opening_a_read_segment_again_does_not_make_it_writable(void **state)
 	kvd_segment_destroy(&segment);
 }
 
+static void opening_a_read_segment_again_does_not_make_it_writable(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		does_not_become_writable(ours[i]);
+}
+
+static void must_be_present(const struct kvd_segment *segment)
+{
+	unsigned char present[BYTES / 4096];
+
+	assert_int_equal(mincore(segment->memory, BYTES, present), 0);
+	for (unsigned i = 0; i < sizeof(present); i++)
+		assert_true(present[i] & 1);
+}
+
+/*
+ * Whoever opens it again for writing may let the kernel fill it for as long as that takes: the pages are there already, so that no
+ * store of the daemon has to be let in.
+ */
+static void answers_are_present_and_stay_so(void **state)
+{
+	struct kvd_segment segment = make(KVD_SEGMENT_ANSWERS);
+	uint8_t *client = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, segment.send_fd, 0);
+	int again = open_again(segment.send_fd, O_RDWR);
+
+	(void)state;
+	must_be_present(&segment);
+	assert_ptr_not_equal(client, MAP_FAILED);
+	assert_true(again >= 0);
+	assert_int_equal(madvise(client, BYTES, MADV_REMOVE), -1);
+	assert_int_equal(fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES), -1);
+	assert_int_equal(errno, EPERM);
+	must_be_present(&segment);
+	close(again);
+	munmap(client, BYTES);
+	kvd_segment_destroy(&segment);
+}
+
 static void a_shared_segment_is_present_and_written_by_both(void **state)
 {
 	struct kvd_segment segment = make(KVD_SEGMENT_SHARED);
 	uint8_t *client = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, segment.send_fd, 0);
-	unsigned char present[BYTES / 4096];
 
 	(void)state;
-	assert_int_equal(mincore(segment.memory, BYTES, present), 0);
-	for (unsigned i = 0; i < sizeof(present); i++)
-		assert_true(present[i] & 1);
+	must_be_present(&segment);
 	assert_ptr_not_equal(client, MAP_FAILED);
 	client[5] = 9;
 	assert_int_equal(((uint8_t *)segment.memory)[5], 9);
@@ -146,16 +190,15 @@ static void the_mapping_is_not_inherited(void **state)
 	kvd_segment_destroy(&segment);
 }
 
-static void reads_and_writes_stay_inside(void **state)
+static void reads_stay_inside(void **state)
 {
 	struct kvd_segment segment = make(KVD_SEGMENT_CLIENT);
 	char text[8];
 
 	(void)state;
-	assert_int_equal(kvd_segment_write(&segment, BYTES - 8, "kvpool!", 8), 0);
+	assert_int_equal(pwrite(segment.send_fd, "kvpool!", 8, BYTES - 8), 8);
 	assert_int_equal(kvd_segment_read(&segment, BYTES - 8, text, 8), 0);
 	assert_string_equal(text, "kvpool!");
-	assert_int_equal(kvd_segment_write(&segment, BYTES - 7, text, 8), -ERANGE);
 	assert_int_equal(kvd_segment_read(&segment, BYTES - 7, text, 8), -ERANGE);
 	assert_int_equal(kvd_segment_read(&segment, BYTES, text, 0), 0);
 	assert_int_equal(kvd_segment_read(&segment, BYTES + 1, text, 0), -ERANGE);
@@ -171,7 +214,7 @@ static void a_punched_hole_reads_as_zero(void **state)
 	char text[4] = "abc";
 
 	(void)state;
-	assert_int_equal(kvd_segment_write(&segment, 4096, text, 4), 0);
+	assert_int_equal(pwrite(segment.send_fd, text, 4, 4096), 4);
 	assert_int_equal(fallocate(segment.send_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096),
 			 0);
 	assert_int_equal(kvd_segment_read(&segment, 4096, text, 4), 0);
@@ -255,6 +298,7 @@ static void a_failure_of_any_call_leaves_nothing(void **state)
 	assert_int_equal(fail_each_call(KVD_SEGMENT_PRIVATE), 6);
 	assert_int_equal(fail_each_call(KVD_SEGMENT_SHARED), 7);
 	assert_int_equal(fail_each_call(KVD_SEGMENT_READ), 7);
+	assert_int_equal(fail_each_call(KVD_SEGMENT_ANSWERS), 8);
 }
 
 static void old_kernels_without_noexec_seal_are_served(void **state)
@@ -273,11 +317,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(segments_are_zeroed_private_inodes_of_their_size),
 		cmocka_unit_test(no_descriptor_can_resize_or_unseal),
-		cmocka_unit_test(a_read_segment_is_written_by_the_daemon_alone),
+		cmocka_unit_test(read_segments_are_written_by_the_daemon_alone),
 		cmocka_unit_test(opening_a_read_segment_again_does_not_make_it_writable),
 		cmocka_unit_test(a_shared_segment_is_present_and_written_by_both),
 		cmocka_unit_test(the_mapping_is_not_inherited),
-		cmocka_unit_test(reads_and_writes_stay_inside),
+		cmocka_unit_test(answers_are_present_and_stay_so),
+		cmocka_unit_test(reads_stay_inside),
 		cmocka_unit_test(a_punched_hole_reads_as_zero),
 		cmocka_unit_test(odd_sizes_are_refused),
 		cmocka_unit_test(destroying_nothing_closes_nothing),

@@ -59,13 +59,16 @@ static void post_small(struct driver *driver, const uint8_t *step)
 		.count = step[5] % 12,
 		.timeline = step[6] % 9,
 		.step = step[7],
-		.arg0 = step[6] % 12,
-		.arg1 = step[7] % 12,
+		.want = step[6] % 12,
+		.most = step[7] % 12,
 		.flags = step[3] & 0x80 ? KVW_REQUEST_COMING : 0,
 	};
 
-	if (request.type != KVW_REQUEST_OPEN)
+	request.answers = request.row * FUZZ_ROW_BLOCKS;
+	if (request.type != KVW_REQUEST_OPEN) {
 		request.flags = 0;
+		request.answers += request.first;
+	}
 	post(driver, &request);
 }
 
@@ -89,10 +92,11 @@ static void accept_row(struct driver *driver, uint32_t row)
 {
 	uint8_t *tables = driver->client.memory[FUZZ_TABLES];
 	const struct kvw_tables_layout *layout = &driver->client.layout;
+	const struct kvw_answer *answers = driver->client.memory[FUZZ_ANSWERS];
 	uint32_t i;
 
 	for (i = row * FUZZ_ROW_BLOCKS; i < (row + 1) * FUZZ_ROW_BLOCKS; i++) {
-		const struct kvw_answer *answer = (const struct kvw_answer *)(tables + layout->answers) + i;
+		const struct kvw_answer *answer = &answers[i];
 
 		((int32_t *)(tables + layout->ids))[i] = answer->id;
 		((uint64_t *)(tables + layout->generations))[i] = answer->generation;

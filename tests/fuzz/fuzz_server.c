@@ -161,7 +161,8 @@ static void map(struct fuzz_client *client)
 	int i;
 
 	for (i = 0; i < FUZZ_SEGMENTS; i++) {
-		int protection = i == FUZZ_DIRECTORY ? PROT_READ : PROT_READ | PROT_WRITE;
+		int protection =
+			i == FUZZ_DIRECTORY || i == FUZZ_ANSWERS ? PROT_READ : PROT_READ | PROT_WRITE;
 
 		if (i == FUZZ_DOORBELL)
 			continue;
@@ -182,7 +183,8 @@ void fuzz_attach(struct fuzz_client *client)
 					      .row_blocks = FUZZ_ROW_BLOCKS,
 					      .hash_bytes = 8,
 					      .slots = 2,
-					      .slot_bytes = KVW_PAGE_BYTES};
+					      .slot_bytes = KVW_PAGE_BYTES,
+					      .answers = FUZZ_ANSWERS_WANTED};
 	const struct kvw_tables_params params = {.rows = FUZZ_ROWS,
 						 .row_blocks = FUZZ_ROW_BLOCKS,
 						 .block_tokens = 4,

@@ -13,11 +13,21 @@
 #include "ipc/ring.h"
 #include "ipc/shm.h"
 
-#define FUZZ_SEGMENTS 6
-enum fuzz_segment { FUZZ_DIRECTORY, FUZZ_TABLES, FUZZ_CHANNEL, FUZZ_TIMELINES, FUZZ_DOORBELL, FUZZ_POOL };
+#define FUZZ_SEGMENTS 7
+enum fuzz_segment {
+	FUZZ_DIRECTORY,
+	FUZZ_TABLES,
+	FUZZ_CHANNEL,
+	FUZZ_TIMELINES,
+	FUZZ_DOORBELL,
+	FUZZ_ANSWERS,
+	FUZZ_POOL
+};
 /* Of the client's tables. */
 #define FUZZ_ROWS 4u
 #define FUZZ_ROW_BLOCKS 8u
+/* A few more than the rows': what a lease gets. */
+#define FUZZ_ANSWERS_WANTED 48u
 
 struct fuzz_client {
 	int fd;

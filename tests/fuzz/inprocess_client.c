@@ -152,6 +152,7 @@ void inprocess_attach(struct inprocess_client *client)
 		.slots = 2,
 		.slot_bytes = KVW_PAGE_BYTES,
 		.step_tokens = 4,
+		.answers = INPROCESS_ANSWERS_WANTED,
 	};
 
 	inprocess_send_message(client, KVW_MSG_ATTACH, &attach);
@@ -161,7 +162,8 @@ void inprocess_attach(struct inprocess_client *client)
 
 static void *map_one(struct inprocess_client *client, int segment)
 {
-	int protection = segment == INPROCESS_DIRECTORY ? PROT_READ : PROT_READ | PROT_WRITE;
+	bool read_only = segment == INPROCESS_DIRECTORY || segment == INPROCESS_ANSWERS;
+	int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
 	void *memory = mmap(NULL, client->bytes[segment], protection, MAP_SHARED, client->fds[segment], 0);
 
 	return memory == MAP_FAILED ? NULL : memory;
@@ -241,20 +243,28 @@ struct kvw_request inprocess_record(const struct inprocess_client *client, struc
 		.step = script_number(script),
 	};
 
+	record.answers = record.row * INPROCESS_ROW_BLOCKS + record.first;
 	if (record.type == KVW_REQUEST_OPEN) {
 		record.flags = kind & 16 ? KVW_REQUEST_COMING : 0;
-		record.arg0 = script_number(script);
-		record.arg1 = script_number(script);
+		record.want = (uint32_t)script_number(script);
+		record.most = (uint32_t)script_number(script);
+		record.answers -= record.first;
+	} else if (record.type == KVW_REQUEST_LEASE) {
+		record.answers = INPROCESS_LEASED + record.first;
 	}
 	return record;
+}
+
+static const struct kvw_answer *answers_at(const struct inprocess_client *client, uint32_t first)
+{
+	return (const struct kvw_answer *)(const void *)client->memory[INPROCESS_ANSWERS] + first;
 }
 
 static void accept_row(struct inprocess_client *client, uint32_t row)
 {
 	uint8_t *tables = client->memory[INPROCESS_TABLES];
 	uint64_t first = (uint64_t)row * client->params.row_blocks;
-	const struct kvw_answer *answers =
-		(const struct kvw_answer *)(const void *)(tables + client->layout.answers) + first;
+	const struct kvw_answer *answers = answers_at(client, row * INPROCESS_ROW_BLOCKS);
 	int32_t *ids = (int32_t *)(void *)(tables + client->layout.ids) + first;
 	uint64_t *generations = (uint64_t *)(void *)(tables + client->layout.generations) + first;
 	uint32_t i;
@@ -269,10 +279,8 @@ static void accept_row(struct inprocess_client *client, uint32_t row)
 static void fill_returns(struct inprocess_client *client)
 {
 	uint8_t *tables = client->memory[INPROCESS_TABLES];
-	const struct kvw_answer *lease =
-		(const struct kvw_answer *)(const void *)(tables + client->layout.lease);
-	const struct kvw_answer *row =
-		(const struct kvw_answer *)(const void *)(tables + client->layout.answers);
+	const struct kvw_answer *lease = answers_at(client, INPROCESS_LEASED);
+	const struct kvw_answer *row = answers_at(client, 0);
 	struct kvw_block_ref *returns = (struct kvw_block_ref *)(void *)(tables + client->layout.returns);
 	uint32_t i;
 

@@ -167,6 +167,11 @@ int kvt_foe_attach(struct kvt_foe *foe, const struct kvw_msg_ATTACH *attach)
 	return ret;
 }
 
+static bool is_read_only(int segment)
+{
+	return segment == KVT_DIRECTORY || segment == KVT_ANSWERS;
+}
+
 int kvt_foe_map(struct kvt_foe *foe)
 {
 	const struct kvw_msg_FDS request = {.first = 0};
@@ -181,7 +186,7 @@ int kvt_foe_map(struct kvt_foe *foe)
 		if (i == KVT_DOORBELL)
 			continue;
 		raw->memory[i] =
-			mmap(NULL, raw->bytes[i], i == KVT_DIRECTORY ? PROT_READ : PROT_READ | PROT_WRITE,
+			mmap(NULL, raw->bytes[i], is_read_only(i) ? PROT_READ : PROT_READ | PROT_WRITE,
 			     MAP_SHARED, raw->fds[i], 0);
 		if (raw->memory[i] == MAP_FAILED) {
 			raw->memory[i] = NULL;

@@ -133,6 +133,7 @@ struct kvw_request kvt_foe_plausible(struct kvt_foe *foe);
 	/* modes_memory.c */                                                                                 \
 	X(punched_holes)                                                                                     \
 	X(held_inode)                                                                                        \
+	X(punched_always)                                                                                    \
 	X(ofd_lock_games)                                                                                    \
 	X(many_locks)                                                                                        \
 	X(writes_everywhere)                                                                                 \

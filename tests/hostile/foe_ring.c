@@ -19,6 +19,7 @@ int kvt_foe_post(struct kvt_foe *foe, const struct kvw_request *request)
 	int ret;
 
 	record.ticket = ++foe->raw.ticket;
+	kvt_raw_place(&foe->raw, &record);
 	ret = kvw_ring_post(&foe->raw.requests, &record);
 	if (!ret)
 		foe->row->bytes += sizeof(record);
@@ -89,10 +90,13 @@ struct kvw_request kvt_foe_plausible(struct kvt_foe *foe)
 		.count = kvt_foe_pick(foe, params->row_blocks + 2),
 		.timeline = kvt_foe_pick(foe, KVW_TIMELINES + 1),
 		.step = kvt_foe_pick(foe, 4) ? kvt_foe_pick(foe, 1000) : kvt_rng_next(&foe->rng),
-		.arg0 = kvt_foe_pick(foe, params->row_blocks + 2),
-		.arg1 = kvt_foe_pick(foe, params->row_blocks + 2),
+		.want = kvt_foe_pick(foe, params->row_blocks + 2),
+		.most = kvt_foe_pick(foe, params->row_blocks + 2),
 	};
 
+	if (!kvt_foe_pick(foe, 16))
+		request.answers = kvt_foe_pick(foe, 2) ? (uint32_t)kvt_rng_next(&foe->rng)
+						       : kvt_foe_pick(foe, foe->raw.answer_count + 2);
 	if (request.type == KVW_REQUEST_OPEN)
 		request.flags = kvt_foe_pick(foe, 2) ? KVW_REQUEST_COMING : 0;
 	return request;

@@ -17,6 +17,7 @@ void kvt_shape_hash_bombs(struct kvw_msg_ATTACH *attach)
 {
 	attach->rows = BOMB_ROWS;
 	attach->row_blocks = BOMB_BLOCKS;
+	attach->answers = KVW_MAX_ANSWERS;
 	attach->hash_bytes = KVW_MAX_HASH_BYTES;
 }
 
@@ -33,8 +34,8 @@ void kvt_mode_hash_bombs(struct kvt_foe *foe)
 	kvt_foe_random(foe, kvt_foe_table(foe, foe->raw.layout.hashes), KVW_MAX_HASH_BYTES);
 	while (kvt_foe_goes_on(foe)) {
 		open.row = kvt_foe_pick(foe, BOMB_ROWS);
-		open.arg0 = kvt_foe_pick(foe, 2) ? 0 : BOMB_BLOCKS;
-		open.arg1 = open.arg0;
+		open.want = kvt_foe_pick(foe, 2) ? 0 : BOMB_BLOCKS;
+		open.most = open.want;
 		if (kvt_foe_post(foe, &open)) {
 			kvt_foe_ring(foe);
 			kvt_foe_completions(foe, &good);
@@ -46,6 +47,7 @@ void kvt_mode_hash_bombs(struct kvt_foe *foe)
 void kvt_shape_colliding_keys(struct kvw_msg_ATTACH *attach)
 {
 	attach->row_blocks = COLLISIONS;
+	attach->answers = KVW_MAX_ANSWERS;
 }
 
 /* The next hash of this bucket, by trying. False: none was found. */
@@ -74,8 +76,8 @@ void kvt_mode_colliding_keys(struct kvt_foe *foe)
 	struct kvw_request open = {.type = KVW_REQUEST_OPEN,
 				   .first = COLLISIONS,
 				   .count = COLLISIONS,
-				   .arg0 = COLLISIONS,
-				   .arg1 = COLLISIONS};
+				   .want = COLLISIONS,
+				   .most = COLLISIONS};
 	struct kvw_request publish = {.type = KVW_REQUEST_PUBLISH, .count = COLLISIONS};
 	uint8_t *hashes = kvt_foe_table(foe, foe->raw.layout.hashes);
 	struct kvw_completion done;

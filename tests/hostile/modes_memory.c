@@ -20,10 +20,15 @@
 #define LOCKS_STRETCH_MS 60000u
 #define FIRST_LOCK 2000000
 #define HELD_SLOT_BYTES (60u << 20)
-#define HELD_STRETCH_MS 1000u
+#define HELD_STRETCH_MS 250u
+#define PUNCHED_STRETCH_MS 250u
+#define HOLDERS 4u
 
-static const char *const segment_names[KVT_SEGMENTS] = {"directory", "tables",   "channel",
-							"timelines", "doorbell", "pool"};
+static const char *const segment_names[KVT_SEGMENTS] = {"directory", "tables",  "channel", "timelines",
+							"doorbell",  "answers", "pool"};
+
+/* What a client may write, and so fill and punch: the directory and the answers it may not. */
+static const int writable_segments[] = {KVT_TABLES, KVT_CHANNEL, KVT_TIMELINES, KVT_POOL};
 
 /* A few records, so that the daemon uses what was just spoilt. */
 static void keep_it_busy(struct kvt_foe *foe)
@@ -57,19 +62,19 @@ static void try_to_resize(struct kvt_foe *foe, int segment)
 		kvt_foe_breach(foe, "the %s segment was sealed", name);
 }
 
-static void try_to_write_directory(struct kvt_foe *foe)
+/* And what the daemon alone writes, nobody else may change, nor take a page of it away. */
+static void try_to_write(struct kvt_foe *foe, int segment)
 {
 	struct kvt_raw *raw = &foe->raw;
-	void *memory = mmap(NULL, raw->bytes[KVT_DIRECTORY], PROT_READ | PROT_WRITE, MAP_SHARED,
-			    raw->fds[KVT_DIRECTORY], 0);
+	int fd = raw->fds[segment];
+	void *memory = mmap(NULL, raw->bytes[segment], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	uint64_t word = 0;
 
-	if (memory != MAP_FAILED ||
-	    !mprotect(raw->memory[KVT_DIRECTORY], KVW_PAGE_BYTES, PROT_READ | PROT_WRITE) ||
-	    pwrite(raw->fds[KVT_DIRECTORY], &word, sizeof(word), 0) >= 0 ||
-	    !fallocate(raw->fds[KVT_DIRECTORY], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-		       KVW_PAGE_BYTES))
-		kvt_foe_breach(foe, "the directory can be written");
+	if (memory != MAP_FAILED || !mprotect(raw->memory[segment], KVW_PAGE_BYTES, PROT_READ | PROT_WRITE) ||
+	    pwrite(fd, &word, sizeof(word), 0) >= 0 ||
+	    !madvise(raw->memory[segment], KVW_PAGE_BYTES, MADV_REMOVE) ||
+	    !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, KVW_PAGE_BYTES))
+		kvt_foe_breach(foe, "the %s can be written", segment_names[segment]);
 }
 
 static void punch(struct kvt_foe *foe, int segment)
@@ -85,25 +90,30 @@ static void punch(struct kvt_foe *foe, int segment)
 
 void kvt_mode_punched_holes(struct kvt_foe *foe)
 {
-	static const int holes[] = {KVT_TABLES, KVT_CHANNEL, KVT_TIMELINES, KVT_POOL};
 	int segment;
 
 	kvt_foe_begin(foe, STRETCH_MS);
 	for (segment = 0; segment < KVT_SEGMENTS; segment++)
 		if (segment != KVT_DOORBELL)
 			try_to_resize(foe, segment);
-	try_to_write_directory(foe);
+	try_to_write(foe, KVT_DIRECTORY);
+	try_to_write(foe, KVT_ANSWERS);
 	while (kvt_foe_goes_on(foe)) {
-		punch(foe, holes[kvt_foe_pick(foe, 4)]);
+		punch(foe, writable_segments[kvt_foe_pick(foe, 4)]);
 		keep_it_busy(foe);
 	}
 }
 
 /* -------------------------------------------------------------- the inode */
 
-struct filler {
-	struct kvt_foe *foe;
+/* One segment's file, and threads that work on the whole of it. */
+struct holder {
+	int fd;
+	off_t bytes;
 	_Atomic int end;
+	void (*work)(const struct holder *holder);
+	pthread_t threads[HOLDERS];
+	uint32_t count;
 };
 
 /* Nearly as large as the pool's tables_limit allows. */
@@ -114,35 +124,66 @@ void kvt_shape_held_inode(struct kvw_msg_ATTACH *attach)
 }
 
 /* While the kernel fills or empties a file it keeps its inode locked, and every write to the file waits. */
-static void *fill_and_empty(void *arg)
+static void fill_and_empty(const struct holder *holder)
 {
-	struct filler *filler = arg;
-	int fd = filler->foe->raw.fds[KVT_TABLES];
-	off_t bytes = (off_t)filler->foe->raw.bytes[KVT_TABLES];
+	if (fallocate(holder->fd, FALLOC_FL_KEEP_SIZE, 0, holder->bytes))
+		sched_yield();
+	fallocate(holder->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, holder->bytes);
+}
 
-	while (!atomic_load(&filler->end)) {
-		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes))
-			sched_yield();
-		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes);
-	}
+/* While it punches a hole, every look at a page of it by a mapping waits. */
+static void punch_all(const struct holder *holder)
+{
+	fallocate(holder->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, holder->bytes);
+}
+
+static void *hold_on(void *arg)
+{
+	struct holder *holder = arg;
+
+	while (!atomic_load(&holder->end))
+		holder->work(holder);
 	return NULL;
 }
 
-/* The daemon's answers go by such writes: they must not keep it from everybody else. */
+static void hold(struct holder *holder, const struct kvt_foe *foe, int segment, uint32_t threads)
+{
+	holder->fd = foe->raw.fds[segment];
+	holder->bytes = (off_t)foe->raw.bytes[segment];
+	while (holder->count < threads &&
+	       !pthread_create(&holder->threads[holder->count], NULL, hold_on, holder))
+		holder->count++;
+}
+
+static void let_go(struct holder *holder)
+{
+	atomic_store(&holder->end, 1);
+	while (holder->count)
+		pthread_join(holder->threads[--holder->count], NULL);
+}
+
+/* The daemon must write to none of them, nor wait for its inode otherwise: that would keep it from everybody else. */
 void kvt_mode_held_inode(struct kvt_foe *foe)
 {
-	const struct kvw_request lease = {.type = KVW_REQUEST_LEASE, .count = 1};
-	struct filler filler = {.foe = foe};
-	struct kvw_completion done;
-	pthread_t thread;
+	struct holder holder = {.work = fill_and_empty};
 
 	kvt_foe_begin(foe, HELD_STRETCH_MS);
-	if (pthread_create(&thread, NULL, fill_and_empty, &filler))
-		return;
+	hold(&holder, foe, writable_segments[foe->row->sessions % 4], 1);
 	while (kvt_foe_goes_on(foe))
-		kvt_foe_do(foe, &lease, &done);
-	atomic_store(&filler.end, 1);
-	pthread_join(thread, NULL);
+		keep_it_busy(foe);
+	let_go(&holder);
+}
+
+/* By several threads, so that a hole is being punched at any time. */
+void kvt_mode_punched_always(struct kvt_foe *foe)
+{
+	struct holder holder = {.work = punch_all};
+
+	kvt_foe_begin(foe, PUNCHED_STRETCH_MS);
+	hold(&holder, foe, writable_segments[foe->row->sessions % 4], HOLDERS);
+	while (kvt_foe_goes_on(foe))
+		keep_it_busy(foe);
+	let_go(&holder);
 }
 
 /* -------------------------------------------------------------- locks */
@@ -225,13 +266,12 @@ struct writer {
 
 static void *write_everywhere(void *arg)
 {
-	static const int writable[] = {KVT_TABLES, KVT_CHANNEL, KVT_TIMELINES, KVT_POOL};
 	struct writer *writer = arg;
 	const struct kvt_raw *raw = &writer->foe->raw;
 	struct kvt_rng rng = {.state = writer->foe->rng.state + 7};
 
 	while (!atomic_load(&writer->end)) {
-		int segment = writable[kvt_rng_below(&rng, 4)];
+		int segment = writable_segments[kvt_rng_below(&rng, 4)];
 		_Atomic uint64_t *words = raw->memory[segment];
 		uint64_t at = kvt_rng_below(&rng, raw->bytes[segment] / sizeof(*words));
 
@@ -309,7 +349,7 @@ void kvt_mode_revoked_goes_on(struct kvt_foe *foe)
 	kvt_foe_begin(foe, STRETCH_MS);
 	if (!kvt_foe_do(foe, &lease, &done) || done.status)
 		return;
-	memcpy(blocks, kvt_foe_table(foe, foe->raw.layout.lease), sizeof(blocks));
+	memcpy(blocks, kvt_leased(&foe->raw), sizeof(blocks));
 	kvt_foe_post(foe, &bad);
 	kvt_foe_ring(foe);
 	while (kvt_foe_goes_on(foe) && !atomic_load(&kvt_channel(&foe->raw)->revoked))

@@ -35,7 +35,7 @@ static void move_in(struct kvt_foe *foe, struct neighbour *neighbour)
 	if (!kvt_foe_open(other, NULL) || !kvt_foe_do(other, &lease, &done) || done.status)
 		return;
 	neighbour->count = done.granted;
-	memcpy(neighbour->blocks, kvt_foe_table(other, other->raw.layout.lease), sizeof(neighbour->blocks));
+	memcpy(neighbour->blocks, kvt_leased(&other->raw), sizeof(neighbour->blocks));
 }
 
 /* Any block, with its generation as everybody can read it. */
@@ -143,7 +143,7 @@ static void spoil_timelines(struct kvt_foe *foe)
 /* Leases a block, publishes it for a step that makes no sense, and lets the timelines jump about. */
 static void publish_with_garbage(struct kvt_foe *foe, uint32_t row)
 {
-	struct kvw_request open = {.type = KVW_REQUEST_OPEN, .row = row, .arg0 = 4, .arg1 = 4};
+	struct kvw_request open = {.type = KVW_REQUEST_OPEN, .row = row, .want = 4, .most = 4};
 	struct kvw_request publish = {.type = KVW_REQUEST_PUBLISH, .row = row};
 	const struct kvw_answer *answers = kvt_answers(&foe->raw, row);
 	struct kvw_completion done;

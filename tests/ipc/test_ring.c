@@ -48,8 +48,9 @@ static struct kvw_request numbered(uint64_t n)
 		.hold = n * 3,
 		.first = (uint32_t)(n >> 3),
 		.step = n ^ 0x5555555555555555u,
-		.arg0 = ~n,
-		.arg1 = n << 17,
+		.want = (uint32_t)~n,
+		.most = (uint32_t)(n << 17),
+		.answers = (uint32_t)(n >> 3),
 	};
 }
 

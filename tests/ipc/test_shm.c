@@ -55,7 +55,7 @@ struct area {
 	uint64_t start;
 	uint64_t bytes;
 };
-#define AREAS 11
+#define AREAS 9
 
 static const struct kvw_tables_params usual = {
 	.rows = 8,
@@ -75,9 +75,7 @@ static void list_areas(const struct kvw_tables_params *p, const struct kvw_table
 		{l->generations, 8ull * p->rows * p->row_blocks},
 		{l->hashes, 1ull * p->rows * p->row_blocks * p->hash_bytes},
 		{l->tokens, 4ull * p->rows * p->row_blocks * p->block_tokens},
-		{l->answers, 32ull * p->rows * p->row_blocks},
 		{l->lengths, 4ull * 4 * p->rows},
-		{l->lease, 32ull * KVW_LEASE_ENTRIES},
 		{l->returns, 16ull * KVW_RETURN_ENTRIES},
 		{l->counters, 4096},
 		{l->oplog, 0},
@@ -138,14 +136,12 @@ static void tables_offsets_of_version_1(void **state)
 	assert_int_equal(layout.generations, 4096); /* 3,200 bytes of ids */
 	assert_int_equal(layout.hashes, 12288);     /* 6,400 */
 	assert_int_equal(layout.tokens, 40960);     /* 25,600 */
-	assert_int_equal(layout.answers, 245760);   /* 204,800: whole pages */
-	assert_int_equal(layout.lengths, 274432);   /* 25,600 */
-	assert_int_equal(layout.lease, 278528);     /* 128 */
-	assert_int_equal(layout.returns, 2375680);  /* 2 MiB */
-	assert_int_equal(layout.counters, 2637824); /* 256 KiB */
-	assert_int_equal(layout.oplog, 2641920);
-	assert_int_equal(layout.slots, 2641920);
-	assert_int_equal(layout.bytes, 2666496); /* 3 * 8,192 */
+	assert_int_equal(layout.lengths, 245760);   /* 204,800: whole pages */
+	assert_int_equal(layout.returns, 249856);   /* 128 */
+	assert_int_equal(layout.counters, 512000);  /* 256 KiB */
+	assert_int_equal(layout.oplog, 516096);
+	assert_int_equal(layout.slots, 516096);
+	assert_int_equal(layout.bytes, 540672); /* 3 * 8,192 */
 }
 
 static int layout_with(uint32_t rows, uint32_t row_blocks, uint32_t block_tokens, uint32_t hash_bytes,
@@ -197,7 +193,7 @@ static void tables_refuse_more_than_the_whole_segment(void **state)
 {
 	(void)state;
 	assert_int_equal(layout_with(8192, 65536, 32, 1, 2, 4096), -KVP_ELIMIT);
-	assert_int_equal(layout_with(4096, 65536, 24, 64, 16, 1u << 30), -KVP_ELIMIT);
+	assert_int_equal(layout_with(4096, 65536, 32, 64, 16, 1u << 30), -KVP_ELIMIT);
 	assert_int_equal(layout_with(KVW_MAX_SEQS, KVW_MAX_ROW_BLOCKS, KVW_MAX_BLOCK_TOKENS,
 				     KVW_MAX_HASH_BYTES, KVW_MAX_SLOTS, KVW_MAX_SLOT_BYTES),
 			 -KVP_ELIMIT);

@@ -56,9 +56,7 @@ static bool is_among(int32_t id, const struct kvw_block_ref *refs, uint32_t coun
 /* Takes every block that can be had, and gives them back: whether one of `refs` is among them. */
 static bool is_granted(struct kvt_raw *raw, const struct kvw_block_ref *refs, uint32_t count)
 {
-	const struct kvw_answer *answers =
-		(const struct kvw_answer *)(const void *)((uint8_t *)raw->memory[KVT_TABLES] +
-							  raw->layout.lease);
+	const struct kvw_answer *answers = kvt_leased(raw);
 	struct kvw_block_ref *returns =
 		(struct kvw_block_ref *)(void *)((uint8_t *)raw->memory[KVT_TABLES] + raw->layout.returns);
 	struct kvw_completion done;

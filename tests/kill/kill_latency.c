@@ -84,7 +84,7 @@ static struct options parse(int argc, char **argv)
 		if (option == 't')
 			options.trials = number(optarg, MAX_TRIALS);
 		else if (option == 'b')
-			options.blocks = number(optarg, KVW_LEASE_ENTRIES);
+			options.blocks = number(optarg, KVT_LEASED);
 		else if (option == 'j')
 			options.judge = true;
 		else if (option == 'o')

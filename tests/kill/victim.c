@@ -189,9 +189,7 @@ static void publish(struct kvt_raw *raw, uint64_t block_bytes, const struct kvt_
 
 static void lease(struct kvt_raw *raw, uint64_t block_bytes, const struct kvt_victim_order *order)
 {
-	const struct kvw_answer *answers =
-		(const struct kvw_answer *)(const void *)((uint8_t *)raw->memory[KVT_TABLES] +
-							  raw->layout.lease);
+	const struct kvw_answer *answers = kvt_leased(raw);
 	struct kvw_completion done =
 		kvt_raw_do(raw, (struct kvw_request){.type = KVW_REQUEST_LEASE, .count = order->blocks});
 

@@ -123,8 +123,8 @@ static void open_row(struct worker *worker, uint32_t at)
 		.row = at,
 		.first = count,
 		.count = count,
-		.arg0 = count + pick(worker, 4),
-		.arg1 = MOST_BLOCKS,
+		.want = count + pick(worker, 4),
+		.most = MOST_BLOCKS,
 		.flags = pick(worker, 4) ? 0 : KVW_REQUEST_COMING,
 	};
 	struct kvw_completion done;

@@ -130,6 +130,7 @@ struct kvw_msg_ATTACH kvt_attach_message(void)
 		.slots = 2,
 		.slot_bytes = KVW_PAGE_BYTES,
 		.step_tokens = 8,
+		.answers = KVT_LEASED + 8 * 16,
 	};
 }
 
@@ -151,6 +152,7 @@ void kvt_raw_take_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attac
 		.slot_bytes = attach->slot_bytes,
 	};
 	assert_int_equal(kvw_tables_layout(&raw->params, &raw->layout), 0);
+	raw->answer_count = (uint32_t)attach->answers;
 	while (kvw_list_next(&segments, KVW_ITEM_SEGMENT, &segment)) {
 		assert_true(n < KVT_SEGMENTS);
 		raw->bytes[n++] = segment.bytes;
@@ -184,6 +186,7 @@ void kvt_raw_map(struct kvt_raw *raw)
 	map_segment(raw, KVT_TABLES, PROT_READ | PROT_WRITE);
 	map_segment(raw, KVT_CHANNEL, PROT_READ | PROT_WRITE);
 	map_segment(raw, KVT_TIMELINES, PROT_READ | PROT_WRITE);
+	map_segment(raw, KVT_ANSWERS, PROT_READ);
 	map_segment(raw, KVT_POOL, PROT_READ | PROT_WRITE);
 	channel = kvt_channel(raw);
 	assert_int_equal(channel->magic, KVW_MAGIC_CHANNEL);

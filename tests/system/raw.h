@@ -11,9 +11,20 @@
 #include "ipc/shm.h"
 #include "ipc/wire.h"
 
-#define KVT_SEGMENTS 6
+#define KVT_SEGMENTS 7
 /* Their order in ATTACH_OK. */
-enum kvt_segment { KVT_DIRECTORY, KVT_TABLES, KVT_CHANNEL, KVT_TIMELINES, KVT_DOORBELL, KVT_POOL };
+enum kvt_segment {
+	KVT_DIRECTORY,
+	KVT_TABLES,
+	KVT_CHANNEL,
+	KVT_TIMELINES,
+	KVT_DOORBELL,
+	KVT_ANSWERS,
+	KVT_POOL
+};
+
+/* Answers to LEASE lie here, by `first`; those of the rows behind them, as the rows lie in the tables. */
+#define KVT_LEASED 16384u
 
 struct kvt_raw {
 	int fd; /* -1: closed */
@@ -27,6 +38,7 @@ struct kvt_raw {
 	int32_t sink;
 	struct kvw_tables_params params;
 	struct kvw_tables_layout layout;
+	uint32_t answer_count;
 	uint64_t bytes[KVT_SEGMENTS];
 	int fds[KVT_SEGMENTS];
 	void *memory[KVT_SEGMENTS];
@@ -77,6 +89,8 @@ struct kvt_raw *kvt_raw_engine(const struct kvt_daemon *daemon);
 /* -------- the ring */
 
 struct kvw_channel_header *kvt_channel(const struct kvt_raw *raw);
+/* Where the answers of a record go, unless it says so itself. */
+void kvt_raw_place(const struct kvt_raw *raw, struct kvw_request *request);
 /* Posts a record without ringing. Its ticket. */
 uint64_t kvt_raw_post(struct kvt_raw *raw, const struct kvw_request *request);
 /* Rings when the daemon sleeps. */
@@ -101,7 +115,8 @@ void kvt_return_blocks(struct kvt_raw *raw, uint32_t row, uint32_t first, uint32
 void kvt_release(struct kvt_raw *raw, uint64_t hold);
 /* Everything posted is consumed. */
 void kvt_drain(struct kvt_raw *raw);
-struct kvw_answer *kvt_answers(const struct kvt_raw *raw, uint32_t row);
+const struct kvw_answer *kvt_answers(const struct kvt_raw *raw, uint32_t row);
+const struct kvw_answer *kvt_leased(const struct kvt_raw *raw);
 void kvt_step_done(struct kvt_raw *raw, uint32_t timeline, uint64_t step);
 
 /* -------- administration, by a connection of its own */

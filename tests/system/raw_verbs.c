@@ -20,11 +20,26 @@ struct kvw_channel_header *kvt_channel(const struct kvt_raw *raw)
 	return raw->memory[KVT_CHANNEL];
 }
 
+void kvt_raw_place(const struct kvt_raw *raw, struct kvw_request *request)
+{
+	uint64_t at = KVT_LEASED + (uint64_t)request->row * raw->params.row_blocks;
+
+	if (request->answers)
+		return;
+	if (request->type == KVW_REQUEST_LEASE)
+		at = request->first;
+	else if (request->type != KVW_REQUEST_OPEN)
+		at += request->first;
+	if (at < raw->answer_count)
+		request->answers = (uint32_t)at;
+}
+
 uint64_t kvt_raw_post(struct kvt_raw *raw, const struct kvw_request *request)
 {
 	struct kvw_request record = *request;
 
 	record.ticket = ++raw->ticket;
+	kvt_raw_place(raw, &record);
 	assert_int_equal(kvw_ring_post(&raw->requests, &record), 0);
 	return record.ticket;
 }
@@ -75,9 +90,14 @@ static void *table(const struct kvt_raw *raw, uint64_t area, uint32_t row, uint3
 	       (uint64_t)row * raw->params.row_blocks * entry_bytes;
 }
 
-struct kvw_answer *kvt_answers(const struct kvt_raw *raw, uint32_t row)
+const struct kvw_answer *kvt_leased(const struct kvt_raw *raw)
 {
-	return table(raw, raw->layout.answers, row, sizeof(struct kvw_answer));
+	return raw->memory[KVT_ANSWERS];
+}
+
+const struct kvw_answer *kvt_answers(const struct kvt_raw *raw, uint32_t row)
+{
+	return kvt_leased(raw) + KVT_LEASED + (size_t)row * raw->params.row_blocks;
 }
 
 void kvt_set_hashes(struct kvt_raw *raw, uint32_t row, uint64_t chain, uint32_t count)
@@ -130,8 +150,8 @@ struct kvw_completion kvt_open(struct kvt_raw *raw, uint32_t row, uint64_t chain
 					     .row = row,
 					     .first = count,
 					     .count = count,
-					     .arg0 = want,
-					     .arg1 = want,
+					     .want = want,
+					     .most = want,
 				     });
 	if (!completion.status)
 		kvt_accept(raw, row, 0, completion.matched + completion.granted);

@@ -82,6 +82,12 @@ static void attach_beyond_a_limit_is_refused(void **state)
 	attach.slots = 1;
 	refuse_attach(state, &attach, -EINVAL, "slots");
 	attach = good;
+	attach.answers = 0;
+	refuse_attach(state, &attach, -EINVAL, "answers");
+	attach = good;
+	attach.answers = KVW_MAX_ANSWERS + 1;
+	refuse_attach(state, &attach, -KVP_ELIMIT, "answers");
+	attach = good;
 	attach.slot_bytes = 100;
 	refuse_attach(state, &attach, -EINVAL, "slot_bytes");
 }
@@ -102,7 +108,8 @@ static void tables_beyond_the_limit_name_both_numbers(void **state)
 								       .slot_bytes = KVW_PAGE_BYTES},
 					   &layout),
 			 0);
-	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)layout.bytes);
+	snprintf(bytes, sizeof(bytes), "%llu",
+		 (unsigned long long)(layout.bytes + kvw_answers_bytes((uint32_t)attach.answers)));
 	refuse_attach(state, &attach, -KVP_ELIMIT, bytes);
 	refuse_attach(state, &attach, -KVP_ELIMIT, "1073741824");
 	refuse_attach(state, &attach, -KVP_ELIMIT, "tables_limit");
@@ -215,18 +222,21 @@ static void descriptors_are_given_once_and_in_order(void **state)
 	kvt_raw_map(raw);
 	fds.first = 0;
 	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_FDS, &fds), -KVP_ESTATE);
-	fds.first = 6;
+	fds.first = KVT_SEGMENTS;
 	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_FDS, &fds), -EINVAL);
 	kvt_raw_close(raw);
 }
 
 static void directory_can_only_be_read(void **state)
 {
+	static const enum kvt_segment read_only[] = {KVT_DIRECTORY, KVT_ANSWERS};
 	struct kvt_raw *raw = kvt_raw_engine(*state);
-	void *memory = mmap(NULL, raw->bytes[KVT_DIRECTORY], PROT_READ | PROT_WRITE, MAP_SHARED,
-			    raw->fds[KVT_DIRECTORY], 0);
+	uint32_t i;
 
-	assert_ptr_equal(memory, MAP_FAILED);
+	for (i = 0; i < sizeof(read_only) / sizeof(read_only[0]); i++)
+		assert_ptr_equal(mmap(NULL, raw->bytes[read_only[i]], PROT_READ | PROT_WRITE, MAP_SHARED,
+				      raw->fds[read_only[i]], 0),
+				 MAP_FAILED);
 	assert_int_equal(ftruncate(raw->fds[KVT_TABLES], 0), -1);
 	assert_int_equal(ftruncate(raw->fds[KVT_POOL], 0), -1);
 	kvt_raw_close(raw);

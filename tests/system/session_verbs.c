@@ -131,11 +131,13 @@ static void open_is_all_or_nothing(void **state)
 	kvt_raw_close(raw);
 }
 
+/* Of kvt_attach_message(). */
+#define LAST_ANSWER (KVT_LEASED + 8 * 16 - 1)
+
 static void extend_and_lease_grant_blocks(void **state)
 {
 	struct kvt_raw *raw = kvt_raw_engine(*state);
-	const struct kvw_answer *lease =
-		(const struct kvw_answer *)((uint8_t *)raw->memory[KVT_TABLES] + raw->layout.lease);
+	const struct kvw_answer *lease = kvt_leased(raw);
 	struct kvw_completion done;
 	int i;
 
@@ -144,9 +146,9 @@ static void extend_and_lease_grant_blocks(void **state)
 	assert_int_equal(done.granted, 3);
 	for (i = 4; i < 7; i++)
 		assert_true(kvt_answers(raw, 2)[i].id > 0 && kvt_answers(raw, 2)[i].generation > 0);
-	done = kvt_raw_do(raw, (struct kvw_request){.type = KVW_REQUEST_LEASE, .first = 65530, .count = 5});
+	done = kvt_raw_do(raw, (struct kvw_request){.type = KVW_REQUEST_LEASE, .first = 10, .count = 5});
 	assert_int_equal(done.granted, 5);
-	assert_true(lease[65534].id > 0 && lease[65535].id == 0);
+	assert_true(lease[9].id == 0 && lease[10].id > 0 && lease[14].id > 0 && lease[15].id == 0);
 	assert_int_equal(kvt_client_state(raw, raw->session).leased, 8);
 	kvt_accept(raw, 2, 4, 3);
 	kvt_return_blocks(raw, 2, 4, 3);
@@ -213,13 +215,19 @@ static void errors_of_verbs_are_completions(void **state)
 		{{.type = KVW_REQUEST_OPEN, .row = 8}, -EINVAL},
 		{{.type = KVW_REQUEST_OPEN, .count = 17}, -EINVAL},
 		{{.type = KVW_REQUEST_OPEN, .first = 17}, -EINVAL},
-		{{.type = KVW_REQUEST_OPEN, .arg0 = 17}, -EINVAL},
-		{{.type = KVW_REQUEST_OPEN, .arg0 = 1ull << 32}, -EINVAL},
+		{{.type = KVW_REQUEST_OPEN, .want = 17}, -EINVAL},
+		{{.type = KVW_REQUEST_OPEN, .want = UINT32_MAX}, -EINVAL},
 		{{.type = KVW_REQUEST_OPEN, .flags = 2u << KVW_REQUEST_PLANE_SET_SHIFT}, -KVP_ERESERVED},
 		{{.type = KVW_REQUEST_EXTEND, .row = 8, .count = 1}, -EINVAL},
 		{{.type = KVW_REQUEST_EXTEND, .first = 10, .count = 7}, -EINVAL},
 		{{.type = KVW_REQUEST_EXTEND, .first = UINT32_MAX, .count = 2}, -EINVAL},
-		{{.type = KVW_REQUEST_LEASE, .first = 65536, .count = 1}, -EINVAL},
+		{{.type = KVW_REQUEST_LEASE, .count = 1, .answers = LAST_ANSWER + 1}, -EINVAL},
+		{{.type = KVW_REQUEST_LEASE, .count = 2, .answers = LAST_ANSWER}, -EINVAL},
+		{{.type = KVW_REQUEST_LEASE, .count = 1, .answers = UINT32_MAX}, -EINVAL},
+		{{.type = KVW_REQUEST_EXTEND, .count = 2, .answers = LAST_ANSWER}, -EINVAL},
+		{{.type = KVW_REQUEST_PUBLISH, .count = 2, .answers = LAST_ANSWER}, -EINVAL},
+		{{.type = KVW_REQUEST_OPEN, .want = 2, .most = 2, .answers = LAST_ANSWER}, -EINVAL},
+		{{.type = KVW_REQUEST_OPEN, .first = 2, .count = 2, .answers = LAST_ANSWER}, -EINVAL},
 		{{.type = KVW_REQUEST_LEASE, .count = UINT32_MAX}, -EINVAL},
 		{{.type = KVW_REQUEST_PUBLISH, .row = 8}, -EINVAL},
 		{{.type = KVW_REQUEST_PUBLISH, .hold = 999, .count = 1}, -EINVAL},
