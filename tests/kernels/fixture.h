@@ -11,8 +11,10 @@
 
 #include "support.h"
 
-/* Whether a sanitizer watches, which makes everything many times slower. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* Whether a sanitizer watches or the processor is emulated, which makes everything many times slower. */
+#if defined(KVT_EMULATED)
+#define KVT_INSTRUMENTED 1
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KVT_INSTRUMENTED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
