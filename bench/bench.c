@@ -128,6 +128,14 @@ void bench_daemon_stop(struct bench_daemon *daemon)
 
 /* ------------------------------------------------------------------ report */
 
+static bool within(const struct bench_result *result)
+{
+	if (result->limit <= 0)
+		return true;
+	return result->least_ratio > 0 ? result->ratio >= result->least_ratio
+				       : result->value <= result->limit;
+}
+
 static void print_json(const struct bench_result *result, bool last)
 {
 	printf(" {\"name\": \"%s\", \"threads\": %u, \"value\": %.3f, \"unit\": \"%s\", ", result->name,
@@ -146,9 +154,11 @@ static void print_line(const struct bench_result *result)
 {
 	printf("%-86s %10.3f %-5s", result->name, result->value, result->unit);
 	if (result->limit > 0)
-		printf(" limit %g%s", result->limit, result->value <= result->limit ? "" : "  MISSED");
+		printf(" limit %g%s", result->limit, within(result) ? "" : "  MISSED");
 	if (result->ratio > 0)
 		printf(" %.2fx", result->ratio);
+	if (result->ratio > 0 && result->least_ratio > 0)
+		printf(" of %gx", result->least_ratio);
 	printf("\n");
 }
 
@@ -164,8 +174,7 @@ bool bench_report(const struct bench_result *results, size_t n, bool json)
 			print_json(&results[i], i + 1 == n);
 		else
 			print_line(&results[i]);
-		if (results[i].limit > 0 && results[i].value > results[i].limit)
-			met = false;
+		met &= within(&results[i]);
 	}
 	if (json)
 		printf("]\n");

@@ -23,7 +23,10 @@ struct bench_daemon {
 void bench_daemon_start(struct bench_daemon *daemon, const char *const *settings);
 void bench_daemon_stop(struct bench_daemon *daemon);
 
-/* One measured number. limit 0: none. ratio: against what the name says; 0: none. */
+/*
+ * One measured number. limit 0: none. ratio: limit / value, or against what the name says; 0: none. least_ratio: the ratio
+ * that it must have; 0: the value must be within its limit.
+ */
 struct bench_result {
 	const char *name;
 	const char *unit;
@@ -31,6 +34,7 @@ struct bench_result {
 	double limit;
 	double ratio;
 	uint32_t threads;
+	double least_ratio;
 };
 /* A table, or with `json` one array. Returns whether every value is within its limit. */
 bool bench_report(const struct bench_result *results, size_t n, bool json);

@@ -7,15 +7,20 @@
  *   settle        kvp_batch_settle of the step: tokens noted, full blocks hashed and published
  *   full rebuild  the block table alone after the order changed: every row is written again
  *
- * Beside them: memcpy of the same bytes, and NumPy doing the same work (host_prep_numpy.py).
+ * Beside them: memcpy of the same bytes, and NumPy doing the same work (host_prep_numpy.py). Then the functions of
+ * kvpool/prep.h against NumPy and against lists (prep_tables.c). Theirs and our rounds take turns on one CPU.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kvpool/kvpool.h>
 
 #include "bench.h"
+#include "peer.h"
+#include "prep_tables.h"
 
 #define SEQS 128u
 #define BLOCKS 128u
@@ -215,61 +220,109 @@ static double memcpy_ns(uint64_t bytes, size_t rounds)
 	return median;
 }
 
-/* "incremental <us>\nrebuild <us>\n" from the script; false: no Debian python with NumPy. */
-static bool numpy_us(double *incremental, double *rebuild)
-{
-	FILE *script = popen("/usr/bin/python3 " KVP_BENCH_DIR "/host_prep_numpy.py 2>/dev/null", "r");
-	char line[80];
-	bool found = false;
+/* ------------------------------------------------------------------ peers */
 
-	if (!script)
-		return false;
-	while (fgets(line, sizeof(line), script)) {
-		if (!strncmp(line, "incremental ", 12))
-			*incremental = strtod(line + 12, NULL);
-		if (!strncmp(line, "rebuild ", 8)) {
-			*rebuild = strtod(line + 8, NULL);
-			found = true;
-		}
-	}
-	pclose(script);
-	return found;
+/* Once the daemon runs: it shall not share our CPU, the peer shall. */
+static void pin(void)
+{
+	cpu_set_t allowed, one;
+	int cpu = CPU_SETSIZE - 1;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return;
+	while (cpu > 0 && !CPU_ISSET(cpu, &allowed))
+		cpu--;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
 }
 
-static bool report(struct bench *bench, struct samples sets[4], bool json)
+/* What the peer needs for the same tables as ours. */
+static void start_peer(struct bench_peer *peer, const struct bench_tables *tables, const char *dir)
 {
-	double prepare = bench_median(sets[0].ns, sets[0].count) / 1000;
-	double settle = bench_median(sets[1].ns, sets[1].count) / 1000;
-	double both = bench_median(sets[2].ns, sets[2].count) / 1000;
-	double rebuild = bench_median(sets[3].ns, sets[3].count) / 1000;
-	double copy_all = memcpy_ns(bench->bytes, 2001) / 1000;
-	double copy_table = memcpy_ns((uint64_t)SEQS * BLOCKS * 4, 2001) / 1000;
-	double numpy_step = 0;
-	double numpy_rebuild = 0;
-	struct bench_result results[] = {
-		{"incremental step (append one token to each sequence, bring every array up to date)", "us",
-		 prepare, 4, 0, 1},
-		{"settle of that step (tokens noted, full blocks hashed and published)", "us", settle, 0, 0,
-		 1},
-		{"incremental step and settle together", "us", both, 0, 0, 1},
-		{"full rebuild (block table and every other array)", "us", rebuild, 20, 0, 1},
-		{"memcpy of all the step's bytes", "us", copy_all, 0, copy_all / prepare, 1},
-		{"memcpy of the block table's bytes", "us", copy_table, 0, copy_table / rebuild, 1},
-		{"NumPy: incremental step", "us", 0, 0, 0, 1},
-		{"NumPy: full rebuild", "us", 0, 0, 0, 1},
-	};
-	size_t n = sizeof(results) / sizeof(*results);
+	char path[128];
+	uint64_t sum;
+	double us;
 
-	if (numpy_us(&numpy_step, &numpy_rebuild)) {
-		results[6].value = numpy_step;
-		results[6].ratio = numpy_step / prepare;
-		results[7].value = numpy_rebuild;
-		results[7].ratio = numpy_rebuild / rebuild;
-	} else {
+	snprintf(path, sizeof(path), "%s/tables", dir);
+	bench_tables_write(tables, path);
+	bench_peer_start(peer, KVP_BENCH_DIR "/host_prep_numpy.py", path);
+	if (!bench_peer_ask(peer, "incremental", &us, &sum))
 		fprintf(stderr, "benchmark: /usr/bin/python3 has no NumPy: not compared\n");
-		n -= 2;
+	unlink(path);
+}
+
+static void ask_us(struct bench_peer *peer, const char *task, struct samples *samples)
+{
+	uint64_t sum;
+	double us;
+
+	if (bench_peer_ask(peer, task, &us, &sum))
+		add(samples, (uint64_t)(us * 1000));
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* Indices of the series of samples. */
+enum { PREPARE, SETTLE, BOTH, REBUILD, NUMPY_STEP, NUMPY_REBUILD, SETS };
+
+static double median_us(struct samples *samples)
+{
+	return samples->count ? bench_median(samples->ns, samples->count) / 1000 : 0;
+}
+
+/* Times that must be within a limit. */
+static struct bench_result limited(const char *name, double us, double limit)
+{
+	return (struct bench_result){
+		.name = name, .unit = "us", .value = us, .limit = limit, .ratio = limit / us, .threads = 1};
+}
+
+/* What `ours` is compared with. */
+static struct bench_result beside(const char *name, double us, double ours)
+{
+	return (struct bench_result){
+		.name = name, .unit = "us", .value = us, .ratio = ours > 0 ? us / ours : 0, .threads = 1};
+}
+
+static bool report(struct bench *bench, struct bench_tables *tables, struct samples sets[SETS], bool json)
+{
+	double prepare = median_us(&sets[PREPARE]);
+	double rebuild = median_us(&sets[REBUILD]);
+	struct bench_result results[8 + BENCH_TABLES_RESULTS];
+	size_t n = 0;
+
+	results[n++] =
+		limited("incremental step (append one token to each sequence, bring every array up to date)",
+			prepare, 4);
+	results[n++] = beside("settle of that step (tokens noted, full blocks hashed and published)",
+			      median_us(&sets[SETTLE]), 0);
+	results[n++] = beside("incremental step and settle together", median_us(&sets[BOTH]), 0);
+	results[n++] = limited("full rebuild (block table and every other array)", rebuild, 20);
+	results[n++] =
+		beside("memcpy of all the step's bytes", memcpy_ns(bench->bytes, 2001) / 1000, prepare);
+	results[n++] = beside("memcpy of the block table's bytes",
+			      memcpy_ns((uint64_t)SEQS * BLOCKS * 4, 2001) / 1000, rebuild);
+	if (sets[NUMPY_STEP].count) {
+		results[n++] = beside("NumPy: incremental step", median_us(&sets[NUMPY_STEP]), prepare);
+		results[n++] = beside("NumPy: full rebuild", median_us(&sets[NUMPY_REBUILD]), rebuild);
 	}
-	return bench_report(results, n, json);
+	bench_tables_results(tables, results + n);
+	return bench_report(results, n + BENCH_TABLES_RESULTS, json);
+}
+
+static void run(struct bench *bench, struct bench_tables *tables, struct bench_peer *peer,
+		struct samples sets[SETS])
+{
+	open_all(bench);
+	prefill(bench);
+	check(kvp_sync(bench->client, WAIT_MS), "waiting for the daemon");
+	run_round(bench, &sets[PREPARE], &sets[SETTLE], &sets[BOTH]);
+	run_rebuild(bench, &sets[REBUILD]);
+	close_all(bench);
+	ask_us(peer, "incremental", &sets[NUMPY_STEP]);
+	ask_us(peer, "rebuild", &sets[NUMPY_REBUILD]);
+	bench_tables_round(tables, peer);
 }
 
 int main(int argc, char **argv)
@@ -278,8 +331,10 @@ int main(int argc, char **argv)
 					       "--set=pool.bench.block_tokens=64",
 					       "--set=pool.bench.planes=opaque 16", NULL};
 	struct bench *bench = calloc(1, sizeof(*bench));
-	struct samples sets[4] = {0};
+	struct bench_tables *tables = bench_tables_open();
+	struct samples sets[SETS] = {0};
 	struct bench_daemon daemon;
+	struct bench_peer peer;
 	bool json = false;
 	uint32_t rounds = 40;
 	uint32_t i;
@@ -287,26 +342,24 @@ int main(int argc, char **argv)
 
 	for (i = 1; i < (uint32_t)argc; i++) {
 		json |= !strcmp(argv[i], "--json");
-		rounds = !strcmp(argv[i], "--quick") ? 4 : rounds;
+		rounds = !strcmp(argv[i], "--quick") ? 8 : rounds;
 	}
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < SETS; i++)
 		sets[i].ns = calloc(MAX_SAMPLES, sizeof(double));
 	bench->random = 0x9e3779b97f4a7c15u;
 	bench_daemon_start(&daemon, settings);
+	pin();
+	start_peer(&peer, tables, daemon.dir);
 	attach(bench, daemon.socket);
-	for (i = 0; i < rounds; i++) {
-		open_all(bench);
-		prefill(bench);
-		check(kvp_sync(bench->client, WAIT_MS), "waiting for the daemon");
-		run_round(bench, &sets[0], &sets[1], &sets[2]);
-		run_rebuild(bench, &sets[3]);
-		close_all(bench);
-	}
+	for (i = 0; i < rounds; i++)
+		run(bench, tables, &peer, sets);
 	kvp_close(bench->client);
 	bench_daemon_stop(&daemon);
-	met = report(bench, sets, json);
-	for (i = 0; i < 4; i++)
+	bench_peer_stop(&peer);
+	met = report(bench, tables, sets, json);
+	for (i = 0; i < SETS; i++)
 		free(sets[i].ns);
+	bench_tables_close(tables);
 	free(bench);
 	return met ? 0 : 1;
 }

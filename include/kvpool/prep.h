@@ -8,7 +8,8 @@
  * (`size` first; a stride of 0 means contiguous, others count elements and are not negative; what is not "or
  * NULL" is required; nothing to do is success). Besides:
  *
- * - Outputs overlap no input unless a comment allows it, and are written only on success.
+ * - Outputs overlap no input unless a comment allows it, and are written only on success. One exception: when
+ *   kvk_prep_block_ids() refuses an id, which it sees only while it converts, what `out` holds means nothing.
  * - With batch 0 no input is looked at; of the outputs only a count and the first entry of prefix sums are written.
  * - Arithmetic is exact: what does not fit its array is refused, never wrapped.
  * - Result: 0, or a negative errno, and with `fault` not NULL *fault says which field or entry was refused, its

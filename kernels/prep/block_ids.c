@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Block ids of sequences. The two divisions are one, as floor(floor(x / a) / b) = floor(x / (a * b)) for what is not
- * negative, and scale and divisor are brought to their lowest terms: what remains is mostly a small factor and a
- * multiplication by a reciprocal. The rows are looked at first for what is not an id or would not fit: 32 bits
- * suffice for the pass that follows when the largest id says so.
+ * negative, and scale and divisor are brought to their lowest terms: what remains is mostly a small factor and a shift,
+ * or a multiplication by a reciprocal, in 32 bits. One pass over the rows does that and finds the largest id on the way.
+ * Only then is it known whether 32 bits were enough, which they are but for ids that nearly fill them: those are done
+ * again in 64.
  */
 #include "prep.h"
 
@@ -33,21 +34,12 @@ static struct kvk_prep_ratio ratio_of(const struct kvk_prep_block_ids_params *p)
 
 	while (bits < 31 && ratio.divisor > INT64_C(1) << bits)
 		bits++;
+	ratio.shift = bits;
+	if (ratio.divisor == INT64_C(1) << bits)
+		return ratio;
 	ratio.shift = 31 + bits;
 	ratio.magic = (uint32_t)((UINT64_C(1) << ratio.shift) / (uint64_t)ratio.divisor + 1);
 	return ratio;
-}
-
-static int32_t wanted(const struct kvk_prep_block_ids_params *p, int32_t i)
-{
-	int32_t count = p->num_blocks ? p->num_blocks[i] : p->row_width;
-
-	return p->most && p->most[i] < count ? p->most[i] : count;
-}
-
-static const int32_t *row_at(const struct kvk_prep_block_ids_params *p, int32_t i)
-{
-	return p->slots + (p->row_of ? p->row_of[i] : i) * p->slots_stride;
 }
 
 static int check_params(const struct kvk_prep_block_ids_params *p)
@@ -73,8 +65,8 @@ static int check_params(const struct kvk_prep_block_ids_params *p)
 /* What one sequence asks for: a row that exists, a count that it has. */
 static int check_count(const struct kvk_prep_block_ids_params *p, int32_t i)
 {
-	int32_t row = p->row_of ? p->row_of[i] : i;
-	int32_t count = wanted(p, i);
+	int64_t row = kvk_prep_row(p, i);
+	int32_t count = kvk_prep_count(p, i);
 
 	if (row < 0 || row >= p->rows)
 		return kvk_prep_refuse(p->fault, -ERANGE, p->row_of ? "row_of" : "batch", i, row, p->rows);
@@ -94,7 +86,7 @@ static int measure(const struct kvk_prep_block_ids_params *p, int32_t *out_large
 	int64_t sum = 0;
 
 	for (int32_t i = 0; i < p->batch; i++) {
-		int32_t count = wanted(p, i);
+		int32_t count = kvk_prep_count(p, i);
 		int ret = check_count(p, i);
 
 		if (ret)
@@ -134,73 +126,74 @@ static int fit(struct kvk_prep_block_ids_params *p, int32_t largest, int64_t sum
 	return needed ? kvk_prep_given(p->fault, "out", p->out) : 0;
 }
 
-/* Where in slots the refused id stands, as if they were contiguous. */
-static int refuse_id(const struct kvk_prep_block_ids_params *p, int code, int32_t id, int64_t limit)
+/* Where in slots the first id outside [-1, most] stands, as if they were contiguous. */
+static int refuse_id(const struct kvk_prep_block_ids_params *p, int code, int64_t most)
 {
 	for (int32_t i = 0; i < p->batch; i++)
-		for (int32_t j = 0; j < wanted(p, i); j++)
-			if (row_at(p, i)[j] == id)
-				return kvk_prep_refuse(
-					p->fault, code, "slots",
-					(int64_t)(p->row_of ? p->row_of[i] : i) * p->row_width + j, id,
-					limit);
+		for (int32_t j = 0; j < kvk_prep_count(p, i); j++) {
+			int32_t id = p->slots[kvk_prep_row(p, i) * p->slots_stride + j];
+
+			if (id < -1 || id > most)
+				return kvk_prep_refuse(p->fault, code, "slots",
+						       kvk_prep_row(p, i) * p->row_width + j, id,
+						       id < -1 ? -1 : most);
+		}
 	return code;
 }
 
-static int check_ids(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ops *ops,
-		     const struct kvk_prep_ratio *ratio, bool *out_small)
+/* What the pass has found: `most` is the largest id. */
+static int check_ids(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio,
+		     int64_t most)
 {
-	int32_t least = 0;
-	int32_t most = 0;
-
-	for (int32_t i = 0; i < p->batch; i++)
-		ops->range(row_at(p, i), wanted(p, i), &least, &most);
-	if (least < -1)
-		return refuse_id(p, -ERANGE, least, -1);
+	if (most > INT32_MAX)
+		return refuse_id(p, -ERANGE, INT32_MAX);
 	if (most * ratio->scale / ratio->divisor > INT32_MAX)
-		return refuse_id(p, -EOVERFLOW, most, INT32_MAX);
-	*out_small = most * ratio->scale <= INT32_MAX && ratio->divisor <= INT32_MAX;
+		return refuse_id(p, -EOVERFLOW, ((INT64_C(1) << 31) * ratio->divisor - 1) / ratio->scale);
 	return 0;
 }
 
-/* Any ids and ratio, in 64 bits. */
-static void convert_large(int32_t *out, const int32_t *ids, int32_t count, const struct kvk_prep_ratio *ratio)
+/* Any ids and ratio, in 64 bits. The padding is there. */
+static void convert_large(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio)
 {
-	for (int32_t i = 0; i < count; i++)
-		out[i] = ids[i] < 0 ? ratio->none : (int32_t)(ids[i] * ratio->scale / ratio->divisor);
-}
-
-static void convert_all(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ops *ops,
-			const struct kvk_prep_ratio *ratio, bool small)
-{
-	const bool flat = p->flags & KVK_PREP_FLAT;
 	int32_t *out = p->out;
 
 	for (int32_t i = 0; i < p->batch; i++) {
-		int32_t count = wanted(p, i);
+		const int32_t *row = p->slots + kvk_prep_row(p, i) * p->slots_stride;
+		int32_t count = kvk_prep_count(p, i);
 
-		if (p->indptr)
-			p->indptr[i] = (int32_t)(out - p->out);
-		if (small)
-			ops->convert(out, row_at(p, i), count, ratio);
-		else
-			convert_large(out, row_at(p, i), count, ratio);
-		if (!flat && count < p->width)
-			ops->fill(out + count, ratio->none, p->width - count);
-		out += flat ? count : p->out_stride;
+		for (int32_t j = 0; j < count; j++)
+			out[j] = row[j] < 0 ? ratio->none : (int32_t)(row[j] * ratio->scale / ratio->divisor);
+		out += p->flags & KVK_PREP_FLAT ? count : p->out_stride;
 	}
-	if (p->indptr)
-		p->indptr[p->batch] = (int32_t)(out - p->out);
+}
+
+static int convert(const struct kvk_prep_block_ids_params *p)
+{
+	const struct kvk_prep_ratio ratio = ratio_of(p);
+	const int64_t most = (int64_t)kvk_prep_ops()->block_ids(p, &ratio) - 1;
+	int ret = check_ids(p, &ratio, most);
+
+	if (!ret && (most * ratio.scale > INT32_MAX || ratio.divisor > INT32_MAX))
+		convert_large(p, &ratio);
+	return ret;
+}
+
+static void write_indptr(const struct kvk_prep_block_ids_params *p)
+{
+	int32_t sum = 0;
+
+	for (int32_t i = 0; i < p->batch; i++) {
+		p->indptr[i] = sum;
+		sum += kvk_prep_count(p, i);
+	}
+	p->indptr[p->batch] = sum;
 }
 
 int kvk_prep_block_ids(const struct kvk_prep_block_ids_params *params)
 {
-	const struct kvk_prep_ops *ops = kvk_prep_ops();
 	struct kvk_prep_block_ids_params p;
-	struct kvk_prep_ratio ratio;
 	int32_t largest = 0;
 	int64_t sum = 0;
-	bool small = true;
 	int ret = kvk_take_params(&p, sizeof(p), params);
 
 	if (ret)
@@ -212,13 +205,12 @@ int kvk_prep_block_ids(const struct kvk_prep_block_ids_params *params)
 		ret = measure(&p, &largest, &sum);
 	if (!ret && p.batch)
 		ret = fit(&p, largest, sum);
+	if (!ret && sum + p.width)
+		ret = convert(&p);
 	if (ret)
 		return ret;
-	ratio = ratio_of(&p);
-	ret = check_ids(&p, ops, &ratio, &small);
-	if (ret)
-		return ret;
-	convert_all(&p, ops, &ratio, small);
+	if (p.indptr)
+		write_indptr(&p);
 	if (p.out_width)
 		*p.out_width = p.batch ? p.width : 0;
 	return 0;

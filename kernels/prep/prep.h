@@ -13,19 +13,34 @@
 /* floor(id * scale / divisor) of non-negative ids, reduced to its lowest terms. */
 struct kvk_prep_ratio {
 	int64_t scale, divisor;
-	int32_t none; /* what a negative id becomes */
+	int32_t none; /* what -1 becomes */
 	/*
 	 * floor(n / divisor) = n * magic >> shift for 0 <= n < 2^31: with 2^l >= divisor, magic = floor(2^(31 + l) /
-	 * divisor) + 1 and shift = 31 + l the error of magic stays below what could reach the next integer.
+	 * divisor) + 1 and shift = 31 + l the error of magic stays below what could reach the next integer. magic 0:
+	 * the divisor is 2^shift.
 	 */
 	uint32_t magic, shift;
 };
 
+/* How many entries of sequence i's row are used; it may be no count that the row has. */
+static inline int32_t kvk_prep_count(const struct kvk_prep_block_ids_params *p, int32_t i)
+{
+	int32_t count = p->num_blocks ? p->num_blocks[i] : p->row_width;
+
+	return p->most && p->most[i] < count ? p->most[i] : count;
+}
+
+static inline int64_t kvk_prep_row(const struct kvk_prep_block_ids_params *p, int32_t i)
+{
+	return p->row_of ? p->row_of[i] : i;
+}
+
 struct kvk_prep_ops {
-	/* Widens *least and *most to what ids[count] holds. */
-	void (*range)(const int32_t *ids, int64_t count, int32_t *least, int32_t *most);
-	/* Every id * ratio->scale is below 2^31. */
-	void (*convert)(int32_t *out, const int32_t *ids, int64_t count, const struct kvk_prep_ratio *ratio);
+	/*
+	 * All rows of prepared parameters, right if every id * ratio->scale is below 2^31. Returns the largest of the
+	 * ids' 32 bits plus 1: 0 for -1; above 2^31 when an id is below -1; the largest id plus 1 otherwise.
+	 */
+	uint32_t (*block_ids)(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio);
 	/* first, first + 1, ... */
 	void (*count_up32)(int32_t *out, int64_t first, int64_t count);
 	void (*count_up64)(int64_t *out, int64_t first, int64_t count);

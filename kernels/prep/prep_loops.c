@@ -4,33 +4,153 @@
 
 #include "../cpu/level.h"
 
-static void range(const int32_t *ids, int64_t count, int32_t *least, int32_t *most)
-{
-	int32_t low = *least;
-	int32_t high = *most;
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#include <immintrin.h>
+#define LANES 16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define LANES 8
+#else
+#define LANES 0
+#endif
 
-	for (int64_t i = 0; i < count; i++) {
-		low = ids[i] < low ? ids[i] : low;
-		high = ids[i] > high ? ids[i] : high;
-	}
-	*least = low;
-	*most = high;
+#define INLINE static inline __attribute__((always_inline))
+
+/* What the compilers do not find in the plain form below: the upper halves of products of 32 bits, two vectors of them. */
+#if LANES == 16
+INLINE __m512i quotients(__m512i ids, const struct kvk_prep_ratio *ratio)
+{
+	const __m512i magic = _mm512_set1_epi64(ratio->magic);
+	const __m128i shift = _mm_cvtsi32_si128((int)ratio->shift);
+	const __m512i scaled =
+		ratio->scale == 1 ? ids : _mm512_mullo_epi32(ids, _mm512_set1_epi32((int)ratio->scale));
+	__m512i even, odd;
+
+	if (!ratio->magic)
+		return _mm512_srl_epi32(scaled, shift);
+	even = _mm512_srl_epi64(_mm512_mul_epu32(scaled, magic), shift);
+	odd = _mm512_srl_epi64(_mm512_mul_epu32(_mm512_srli_epi64(scaled, 32), magic), shift);
+	return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
 }
 
-static void convert(int32_t *restrict out, const int32_t *restrict ids, int64_t count,
-		    const struct kvk_prep_ratio *ratio)
+/* `lanes` of the 16. */
+INLINE __m512i convert(int32_t *out, const int32_t *at, __mmask16 lanes, const struct kvk_prep_ratio *ratio)
 {
+	const __m512i ids = _mm512_maskz_loadu_epi32(lanes, at);
+	const __mmask16 none = _mm512_movepi32_mask(ids);
+
+	_mm512_mask_storeu_epi32(
+		out, lanes,
+		_mm512_mask_mov_epi32(quotients(ids, ratio), none, _mm512_set1_epi32(ratio->none)));
+	return _mm512_maskz_add_epi32(lanes, ids, _mm512_set1_epi32(1));
+}
+
+INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
+			    const struct kvk_prep_ratio *ratio)
+{
+	__m512i high = _mm512_setzero_si512();
+	int32_t i = 0;
+
+	for (; i + LANES <= count; i += LANES)
+		high = _mm512_max_epu32(high, convert(out + i, ids + i, 0xffff, ratio));
+	if (i < count)
+		high = _mm512_max_epu32(
+			high, convert(out + i, ids + i, (__mmask16)((1u << (count - i)) - 1), ratio));
+	return _mm512_reduce_max_epu32(high);
+}
+#elif LANES == 8
+INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
+{
+	const __m256i magic = _mm256_set1_epi64x(ratio->magic);
+	const __m128i shift = _mm_cvtsi32_si128((int)ratio->shift);
+	const __m256i scaled =
+		ratio->scale == 1 ? ids : _mm256_mullo_epi32(ids, _mm256_set1_epi32((int)ratio->scale));
+	__m256i even, odd;
+
+	if (!ratio->magic)
+		return _mm256_srl_epi32(scaled, shift);
+	even = _mm256_srl_epi64(_mm256_mul_epu32(scaled, magic), shift);
+	odd = _mm256_srl_epi64(_mm256_mul_epu32(_mm256_srli_epi64(scaled, 32), magic), shift);
+	return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+#endif
+
+/* One row: the quotients, and the largest id + 1 in 32 bits without sign. */
+#if LANES != 16
+INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids, int32_t count,
+			  const struct kvk_prep_ratio *ratio)
+{
+	const uint64_t magic = ratio->magic ? ratio->magic : 1;
 	const uint32_t scale = (uint32_t)ratio->scale;
-	const uint64_t magic = ratio->magic;
 	const uint32_t shift = ratio->shift;
 	const int32_t none = ratio->none;
+	uint32_t high = 0;
 
-	for (int64_t i = 0; i < count; i++) {
+	for (int32_t i = 0; i < count; i++) {
+		uint32_t next = (uint32_t)ids[i] + 1;
 		uint32_t scaled = (uint32_t)ids[i] * scale;
 		int32_t quotient = (int32_t)(scaled * magic >> shift);
 
+		high = next > high ? next : high;
 		out[i] = ids[i] < 0 ? none : quotient;
 	}
+	return high;
+}
+
+INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
+			    const struct kvk_prep_ratio *ratio)
+{
+	uint32_t largest = 0;
+	int32_t i = 0;
+#if LANES == 8
+	const __m256i none = _mm256_set1_epi32(ratio->none);
+	__m256i high = _mm256_setzero_si256();
+	uint32_t lane[LANES];
+
+	for (; i + LANES <= count; i += LANES) {
+		const __m256i id = _mm256_loadu_si256((const __m256i *)(const void *)(ids + i));
+
+		high = _mm256_max_epu32(high, _mm256_add_epi32(id, _mm256_set1_epi32(1)));
+		_mm256_storeu_si256(
+			(__m256i *)(void *)(out + i),
+			_mm256_blendv_epi8(quotients(id, ratio), none, _mm256_srai_epi32(id, 31)));
+	}
+	_mm256_storeu_si256((__m256i *)(void *)lane, high);
+	for (int j = 0; j < LANES; j++)
+		largest = lane[j] > largest ? lane[j] : largest;
+#endif
+	{
+		uint32_t rest = plain_row(out + i, ids + i, count - i, ratio);
+
+		return rest > largest ? rest : largest;
+	}
+}
+#endif
+
+static void fill(int32_t *out, int32_t value, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		out[i] = value;
+}
+
+static uint32_t block_ids(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio)
+{
+	const bool flat = p->flags & KVK_PREP_FLAT;
+	const struct kvk_prep_ratio own = *ratio;
+	int32_t *out = p->out;
+	uint32_t high = 0;
+
+	for (int32_t i = 0; i < p->batch; i++) {
+		const int32_t *row = p->slots + kvk_prep_row(p, i) * p->slots_stride;
+		int32_t count = kvk_prep_count(p, i);
+		uint32_t next = convert_row(out, row, count, &own);
+
+		high = next > high ? next : high;
+		if (!flat && count < p->width)
+			fill(out + count, own.none, p->width - count);
+		out += flat ? count : p->out_stride;
+	}
+	return high;
 }
 
 static void count_up32(int32_t *out, int64_t first, int64_t count)
@@ -47,12 +167,6 @@ static void count_up64(int64_t *out, int64_t first, int64_t count)
 		out[i] = first + i;
 }
 
-static void fill(int32_t *out, int32_t value, int64_t count)
-{
-	for (int64_t i = 0; i < count; i++)
-		out[i] = value;
-}
-
 extern const struct kvk_prep_ops KVK_OPS(kvk_prep);
 const struct kvk_prep_ops KVK_OPS(kvk_prep) = {
-	.range = range, .convert = convert, .count_up32 = count_up32, .count_up64 = count_up64, .fill = fill};
+	.block_ids = block_ids, .count_up32 = count_up32, .count_up64 = count_up64, .fill = fill};
