@@ -66,15 +66,13 @@ static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 
 FAST(mla_dense)
 FAST(gqa_dense)
+FAST(msa_sparse)
 
 REFERENCE(mla_sparse)
 NO_SCRATCH(mla_sparse)
 
 REFERENCE(msa_scores)
 NO_SCRATCH(msa_scores)
-
-REFERENCE(msa_sparse)
-NO_SCRATCH(msa_sparse)
 
 REFERENCE(msa_select)
 REFERENCE(mla_write)

@@ -35,7 +35,13 @@
 
 #define KVK_INLINE static inline __attribute__((always_inline))
 /* In front of a loop with a constant count whose array must end up in registers. */
+#ifdef __clang__
+#define KVK_UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define KVK_UNROLL _Pragma("GCC unroll 32")
+/* In front of a loop whose body fills the registers: unrolled, a compiler's scheduler would spill them. */
+#define KVK_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
 
 typedef float vf __attribute__((vector_size(KVK_LANES * 4), aligned(KVK_LANES * 4), may_alias));
 typedef float vf_unaligned __attribute__((vector_size(KVK_LANES * 4), aligned(4), may_alias));
@@ -244,6 +250,18 @@ KVK_INLINE vf vf_load_f16(const void *codes)
 #endif
 }
 
+/* Elements [index, index + KVK_LANES) of an array of bf16, f16 or f32. With dtype a constant it is one load. */
+KVK_INLINE vf vf_load_plain(const void *array, int64_t index, uint32_t dtype)
+{
+	const char *bytes = array;
+
+	if (dtype == KVK_BF16)
+		return vf_load_bf16(bytes + 2 * index);
+	if (dtype == KVK_F16)
+		return vf_load_f16(bytes + 2 * index);
+	return vf_loadu((const float *)(const void *)(bytes + 4 * index));
+}
+
 /*
  * e4m3 by way of f16: the same sign, exponent and mantissa fields in f16's places are the value times 2^-8,
  * subnormals included, and multiplying by 2^8 is exact. Only the NaN codes, 0x7f and 0xff, come out wrong (as
@@ -292,6 +310,34 @@ KVK_INLINE vf vf_load_e4m3(const void *codes)
 	return (vf)((vi)value | (((value > largest) | (value < -largest)) & 0x7fc00000));
 #else
 	return vf_load_e4m3_finite(codes, vf_set(256.0f));
+#endif
+}
+
+/* Stores of KVK_LANES codes at any address, rounded to nearest even; the bits are kvk_f32_to_bf16()'s and so on. */
+typedef uint16_t kvk_codes __attribute__((vector_size(KVK_LANES * 2), aligned(2), may_alias));
+
+KVK_INLINE void vf_store_bf16(void *codes, vf a)
+{
+	const vu bits = (vu)a;
+	const vu rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+	const vi nan = (vi)(a != a);
+
+	*(kvk_codes *)codes =
+		__builtin_convertvector(((vu)nan & (bits >> 16 | 0x40u)) | (~(vu)nan & rounded), kvk_codes);
+}
+
+KVK_INLINE void vf_store_f16(void *codes, vf a)
+{
+#if defined(KVK_SIMD_AVX512)
+	_mm256_storeu_si256(codes, _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(KVK_SIMD_AVX2)
+	_mm_storeu_si128(codes, _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+	kvk_codes code;
+
+	for (int i = 0; i < KVK_LANES; i++)
+		code[i] = kvk_f32_to_f16(a[i]);
+	*(kvk_codes *)codes = code;
 #endif
 }
 

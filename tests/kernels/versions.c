@@ -80,12 +80,13 @@ RUN(msa_sparse)
 
 AT_EVERY_LEVEL(mla_dense)
 AT_EVERY_LEVEL(gqa_dense)
+AT_EVERY_LEVEL(msa_sparse)
 
 /* The operations that have a version at each level. */
 #define LEVEL(name_)                                                                                         \
 	{                                                                                                    \
 		.name = #name_, .row_limit = 1e-4, .mla_dense = mla_dense_##name_,                           \
-		.gqa_dense = gqa_dense_##name_                                                               \
+		.gqa_dense = gqa_dense_##name_, .msa_sparse = msa_sparse_##name_                             \
 	}
 
 static const struct version levels[KVK_LEVELS] = {

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loops of gqa_tile.h, compiled once a level. A tile of up to 64 keys goes through
+ *
+ *	for each panel of 64 elements
+ *		turn	key rows -> f32, transposed to [elements][keys]
+ *		score	score[row][key] += sum over the panel of q[d][row] * key[d][key]
+ *	softmax	row by row: maximum, weights, sums
+ *	for each panel of 64 elements
+ *		convert	value rows -> f32 [keys][elements]
+ *		weigh	out[row][d] = out[row][d] * keep[row] + sum over keys of weight[row][key] * value[key][d]
+ *
+ * A panel (16 KiB), the queries' part that meets it and the scores stay in L1. Both products are one loop,
+ * multiply(): columns (keys, then elements) in the lanes, ROWS x VECS vectors of the result in registers; each step
+ * loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. The lines of the next tile are asked
+ * for in between, a few each 16 steps, so that the line fill buffers never make the arithmetic wait.
+ *
+ * Roofline: a key costs 4 * rows * dim flop and 4 * dim bytes in bf16: with 16 rows, 16 flop a byte, more than a
+ * core's FMA units can do with its share of memory bandwidth. So the FMA ports are the limit, and the load ports
+ * come next: with AVX-512, where a load of 64 bytes takes as long as an FMA, 6 x 4 needs 10 loads for 24 of them.
+ * That is why keys are turned: rows of 16 heads in the lanes would need no turning, but 17 loads for 16 FMAs. What
+ * else takes slots of the FMA ports, with 16 rows: turning 1/10 of the products, conversions 1/30, softmax 1/12.
+ *
+ * bf16 rows are turned as 32-bit words of two elements, which halves the work; shifting and masking then gives the
+ * two. Values are converted the same way, which leaves the even elements of 2 * KVK_LANES in one vector and the odd
+ * ones in the next: the result comes out in that order and is put right when it is stored.
+ */
+#include "gqa_tile.h"
+
+#include "simd.h"
+
+#if defined(KVK_SIMD_AVX512) || defined(KVK_SIMD_NEON)
+#define VECS 4 /* 32 registers: 24 sums */
+#else
+#define VECS 2 /* 16 registers: 12 sums */
+#endif
+#define ROWS 6
+
+#define LINE 64
+#define STEPS 16 /* of a product between fetches */
+#define PAIR (2 * KVK_LANES)
+#define KEYS KVK_GQA_KEYS
+#define PANEL KVK_GQA_PANEL
+
+typedef uint32_t vu_unaligned __attribute__((vector_size(KVK_LANES * 4), aligned(1), may_alias));
+
+/* Rows still to be fetched, a few at each call. */
+struct fetch {
+	const char *const *row;
+	const char *const *end;
+	int bytes; /* of a row */
+	int rows;  /* each time */
+};
+
+/* Into L2: L1 is full of what is being worked on. */
+KVK_INLINE void fetch_rows(struct fetch *fetch)
+{
+	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++, fetch->row++)
+		for (int offset = 0; offset < fetch->bytes; offset += LINE)
+			__builtin_prefetch(*fetch->row + offset, 0, 2);
+}
+
+/* How many rows to ask for each time, so that the last ones are asked for shortly before the tile ends. */
+static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, struct fetch *fetch)
+{
+	const int blocks = (tile->rows + ROWS - 1) / ROWS;
+	const int calls = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
+
+	*fetch = (struct fetch){.row = keys->row,
+				.end = keys->row + 2 * keys->count,
+				.bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2),
+				.rows = 2 * keys->count / calls + 1};
+}
+
+/* Two vectors of codes become f32. */
+KVK_INLINE void convert_pair(float *first, float *second, const char *codes, uint32_t dtype)
+{
+	if (dtype == KVK_BF16) {
+		const vu words = *(const vu_unaligned *)codes;
+
+		vf_store(first, (vf)(words << 16));
+		vf_store(second, (vf)(words & 0xffff0000u));
+	} else if (dtype == KVK_F16) {
+		vf_store(first, vf_load_f16(codes));
+		vf_store(second, vf_load_f16(codes + 2 * KVK_LANES));
+	} else {
+		vf_store(first, vf_loadu((const float *)(const void *)codes));
+		vf_store(second, vf_loadu((const float *)(const void *)codes + KVK_LANES));
+	}
+}
+
+/* A row of `dim` elements becomes `width` f32, zeros behind the last. */
+KVK_INLINE void convert_row(float *dst, const char *src, int dim, int width, uint32_t dtype)
+{
+	const int bytes = dtype == KVK_F32 ? 4 : 2;
+	int d;
+
+	for (d = 0; d + PAIR <= dim; d += PAIR)
+		convert_pair(dst + d, dst + d + KVK_LANES, src + d * bytes, dtype);
+	for (; d < width; d += PAIR) {
+		char rest[PAIR * 4] = {0};
+
+		if (d < dim)
+			memcpy(rest, src + d * bytes, (size_t)(dim - d) * (size_t)bytes);
+		convert_pair(dst + d, dst + d + KVK_LANES, rest, dtype);
+	}
+}
+
+/* Where element `d` of a row stands after conversion. */
+KVK_INLINE int place_of(int d, uint32_t dtype)
+{
+	if (dtype != KVK_BF16)
+		return d;
+	return d / PAIR * PAIR + d % 2 * KVK_LANES + d % PAIR / 2;
+}
+
+/* Unpacking within each 128 bits: one instruction at every level. */
+#if KVK_LANES == 16
+#define LOW_WORDS(a, b) KVK_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH_WORDS(a, b) KVK_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW_PAIRS(a, b) KVK_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH_PAIRS(a, b) KVK_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define QUADS(a, b, which) ((vf)_mm512_shuffle_f32x4((__m512)(a), (__m512)(b), which))
+#define LOW_HALVES(a, b) QUADS(a, b, 0x44)
+#define HIGH_HALVES(a, b) QUADS(a, b, 0xee)
+#define EVEN_QUADS(a, b) QUADS(a, b, 0x88)
+#define ODD_QUADS(a, b) QUADS(a, b, 0xdd)
+#elif KVK_LANES == 8
+#define LOW_HALVES(a, b) KVK_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH_HALVES(a, b) KVK_SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#define LOW_WORDS(a, b) KVK_SHUFFLE(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH_WORDS(a, b) KVK_SHUFFLE(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW_PAIRS(a, b) KVK_SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH_PAIRS(a, b) KVK_SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#else
+#define LOW_WORDS(a, b) KVK_SHUFFLE(a, b, 0, 4, 1, 5)
+#define HIGH_WORDS(a, b) KVK_SHUFFLE(a, b, 2, 6, 3, 7)
+#define LOW_PAIRS(a, b) KVK_SHUFFLE(a, b, 0, 1, 4, 5)
+#define HIGH_PAIRS(a, b) KVK_SHUFFLE(a, b, 2, 3, 6, 7)
+#endif
+
+/* Each 128 bits of four rows are transposed: word i of each of the rows to out[i]. */
+KVK_INLINE void turn_quads(vf out[4], vf a, vf b, vf c, vf d)
+{
+	const vf ab_low = LOW_WORDS(a, b); /* a0 b0 a1 b1 */
+	const vf cd_low = LOW_WORDS(c, d);
+	const vf ab_high = HIGH_WORDS(a, b);
+	const vf cd_high = HIGH_WORDS(c, d);
+
+	out[0] = LOW_PAIRS(ab_low, cd_low); /* a0 b0 c0 d0 */
+	out[1] = HIGH_PAIRS(ab_low, cd_low);
+	out[2] = LOW_PAIRS(ab_high, cd_high);
+	out[3] = HIGH_PAIRS(ab_high, cd_high);
+}
+
+/* word[i] is word i behind `offset` of KVK_LANES rows, a lane a row. */
+KVK_INLINE void turn_words(vf word[KVK_LANES], const char *const *row, int offset)
+{
+	vf quad[KVK_LANES / 4][4];
+
+	KVK_UNROLL
+	for (int g = 0; g < KVK_LANES / 4; g++)
+		turn_quads(quad[g], vf_loadu((const float *)(const void *)(row[4 * g] + offset)),
+			   vf_loadu((const float *)(const void *)(row[4 * g + 1] + offset)),
+			   vf_loadu((const float *)(const void *)(row[4 * g + 2] + offset)),
+			   vf_loadu((const float *)(const void *)(row[4 * g + 3] + offset)));
+	KVK_UNROLL
+	for (int i = 0; i < 4; i++) {
+#if KVK_LANES == 16
+		const vf low01 = LOW_HALVES(quad[0][i], quad[1][i]);
+		const vf low23 = LOW_HALVES(quad[2][i], quad[3][i]);
+		const vf high01 = HIGH_HALVES(quad[0][i], quad[1][i]);
+		const vf high23 = HIGH_HALVES(quad[2][i], quad[3][i]);
+
+		word[i] = EVEN_QUADS(low01, low23);
+		word[4 + i] = ODD_QUADS(low01, low23);
+		word[8 + i] = EVEN_QUADS(high01, high23);
+		word[12 + i] = ODD_QUADS(high01, high23);
+#elif KVK_LANES == 8
+		word[i] = LOW_HALVES(quad[0][i], quad[1][i]);
+		word[4 + i] = HIGH_HALVES(quad[0][i], quad[1][i]);
+#else
+		word[i] = quad[0][i];
+#endif
+	}
+}
+
+/* KVK_LANES rows of `width` bf16. */
+static void turn_bf16(float *dst, const char *const *row, int width)
+{
+	for (int d = 0; d < width; d += PAIR) {
+		vf word[KVK_LANES];
+
+		turn_words(word, row, d * 2);
+		KVK_UNROLL
+		for (int i = 0; i < KVK_LANES; i++) {
+			vf_store(dst + (d + 2 * i) * KEYS, (vf)((vu)word[i] << 16));
+			vf_store(dst + (d + 2 * i + 1) * KEYS, (vf)((vu)word[i] & 0xffff0000u));
+		}
+	}
+}
+
+static void turn_f32(float *dst, const char *const *row, int width)
+{
+	for (int d = 0; d < width; d += KVK_LANES) {
+		vf word[KVK_LANES];
+
+		turn_words(word, row, d * 4);
+		KVK_UNROLL
+		for (int i = 0; i < KVK_LANES; i++)
+			vf_store(dst + (d + i) * KEYS, word[i]);
+	}
+}
+
+/* Which elements of the rows a panel has: `dim` of memory, `width` with zeros behind. */
+struct panel {
+	int first;
+	int dim;
+	int width;
+	int bytes; /* of an element */
+};
+
+/* Elements of a key row as turn_bf16() or turn_f32() read them: in place, or brought to `some`. */
+KVK_INLINE const char *stage_row(const struct panel *panel, const char *row, char *some, uint32_t dtype)
+{
+	row += panel->first * panel->bytes;
+	if (dtype == KVK_BF16 && panel->dim == panel->width)
+		return row;
+	if (dtype == KVK_F16) {
+		convert_row((float *)(void *)some, row, panel->dim, panel->width, KVK_F16);
+	} else {
+		memset(some, 0, (size_t)panel->width * (size_t)panel->bytes);
+		memcpy(some, row, (size_t)panel->dim * (size_t)panel->bytes);
+	}
+	return some;
+}
+
+/* Up to KVK_LANES key rows. Lanes without a key get the first one's: their scores are masked. */
+static void turn_rows(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
+		      const char *const *key, int count)
+{
+	const char *row[KVK_LANES];
+
+	for (int n = 0; n < KVK_LANES; n++)
+		row[n] = n < count
+				 ? stage_row(panel, key[2 * n], (char *)(tile->some + n * PANEL), tile->dtype)
+				 : row[0];
+	if (tile->dtype == KVK_BF16)
+		turn_bf16(dst, row, panel->width);
+	else
+		turn_f32(dst, row, panel->width);
+}
+
+static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, const struct kvk_gqa_keys *keys)
+{
+	for (int n = 0; n < keys->count; n += KVK_LANES) {
+		const int left = keys->count - n;
+
+		turn_rows(tile, panel, tile->panel + n, keys->row + 2 * n,
+			  left < KVK_LANES ? left : KVK_LANES);
+	}
+}
+
+KVK_INLINE void convert_values_of(struct kvk_gqa_tile *tile, const struct panel *panel,
+				  const struct kvk_gqa_keys *keys, uint32_t dtype)
+{
+	const int skip = panel->first * panel->bytes;
+
+	if (panel->dim == PANEL)
+		for (int n = 0; n < keys->count; n++)
+			convert_row(tile->panel + n * PANEL, keys->row[2 * n + 1] + skip, PANEL, PANEL,
+				    dtype);
+	else
+		for (int n = 0; n < keys->count; n++)
+			convert_row(tile->panel + n * PANEL, keys->row[2 * n + 1] + skip, panel->dim,
+				    panel->width, dtype);
+}
+
+static void convert_values(struct kvk_gqa_tile *tile, const struct panel *panel,
+			   const struct kvk_gqa_keys *keys)
+{
+	if (tile->dtype == KVK_BF16)
+		convert_values_of(tile, panel, keys, KVK_BF16);
+	else if (tile->dtype == KVK_F16)
+		convert_values_of(tile, panel, keys, KVK_F16);
+	else
+		convert_values_of(tile, panel, keys, KVK_F32);
+}
+
+/* sum[r][v] += left[step * left_step + r * left_row] * right[step * right_step] */
+KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, const int left_row,
+			 const float *right, int right_step, int steps, const int rows, const int vecs,
+			 struct fetch *fetch)
+{
+	for (int begin = 0; begin < steps; begin += STEPS) {
+		const int end = begin + STEPS < steps ? begin + STEPS : steps;
+
+		fetch_rows(fetch);
+		for (int n = begin; n < end; n++, left += left_step, right += right_step) {
+			vf column[VECS];
+
+			KVK_UNROLL
+			for (int v = 0; v < vecs; v++)
+				column[v] = vf_load(right + v * KVK_LANES);
+			KVK_UNROLL
+			for (int r = 0; r < rows; r++) {
+				const vf factor = vf_set(left[r * left_row]);
+
+				KVK_UNROLL
+				for (int v = 0; v < vecs; v++)
+					sum[r][v] = vf_fma(column[v], factor, sum[r][v]);
+			}
+		}
+	}
+}
+
+/* Rows [row, row + rows) and VECS vectors of keys from `key` on, over a panel. */
+KVK_INLINE void score_block(struct kvk_gqa_tile *tile, const struct panel *panel, int row, const int rows,
+			    int key, struct fetch *fetch)
+{
+	float *score = tile->score + row * KEYS + key;
+	vf sum[ROWS][VECS];
+
+	KVK_UNROLL
+	for (int r = 0; r < rows; r++)
+		KVK_UNROLL
+	for (int v = 0; v < VECS; v++)
+		sum[r][v] = panel->first ? vf_load(score + r * KEYS + v * KVK_LANES) : (vf){0};
+	multiply(sum, tile->q + panel->first * tile->rows + row, tile->rows, 1, tile->panel + key, KEYS,
+		 panel->width, rows, VECS, fetch);
+	KVK_UNROLL
+	for (int r = 0; r < rows; r++)
+		KVK_UNROLL
+	for (int v = 0; v < VECS; v++)
+		vf_store(score + r * KEYS + v * KVK_LANES, sum[r][v]);
+}
+
+/* The same rows, `vecs` vectors of a panel's columns from `column` on, over the first `keys` values. */
+KVK_INLINE void weigh_block(struct kvk_gqa_tile *tile, float *out, int row, const int rows, int column,
+			    const int vecs, int keys, struct fetch *fetch)
+{
+	const int width = tile->width;
+	vf sum[ROWS][VECS];
+
+	out += row * width;
+	KVK_UNROLL
+	for (int r = 0; r < rows; r++)
+		KVK_UNROLL
+	for (int v = 0; v < vecs; v++)
+		sum[r][v] = vf_load(out + r * width + v * KVK_LANES) * vf_set(tile->keep[row + r]);
+	multiply(sum, tile->score + row * KEYS, 1, KEYS, tile->panel + column, PANEL, keys, rows, vecs,
+		 fetch);
+	KVK_UNROLL
+	for (int r = 0; r < rows; r++)
+		KVK_UNROLL
+	for (int v = 0; v < vecs; v++)
+		vf_store(out + r * width + v * KVK_LANES, sum[r][v]);
+}
+
+KVK_INLINE void weigh_block_of(struct kvk_gqa_tile *tile, float *out, int row, const int rows, int column,
+			       int vecs, int keys, struct fetch *fetch)
+{
+	if (vecs == VECS)
+		weigh_block(tile, out, row, rows, column, VECS, keys, fetch);
+	else
+		weigh_block(tile, out, row, rows, column, 2, keys, fetch);
+}
+
+/* A function with the number of rows as a constant. */
+#define CALL_ROWS(rows, function, ...)                                                                       \
+	do {                                                                                                 \
+		switch (rows) {                                                                              \
+		case 6:                                                                                      \
+			function(6, __VA_ARGS__);                                                            \
+			break;                                                                               \
+		case 5:                                                                                      \
+			function(5, __VA_ARGS__);                                                            \
+			break;                                                                               \
+		case 4:                                                                                      \
+			function(4, __VA_ARGS__);                                                            \
+			break;                                                                               \
+		case 3:                                                                                      \
+			function(3, __VA_ARGS__);                                                            \
+			break;                                                                               \
+		case 2:                                                                                      \
+			function(2, __VA_ARGS__);                                                            \
+			break;                                                                               \
+		default:                                                                                     \
+			function(1, __VA_ARGS__);                                                            \
+		}                                                                                            \
+	} while (0)
+#define SCORE(rows, tile, panel, row, key, fetch) score_block(tile, panel, row, rows, key, fetch)
+#define WEIGH(rows, tile, out, row, column, vecs, keys, fetch)                                               \
+	weigh_block_of(tile, out, row, rows, column, vecs, keys, fetch)
+
+/* Rows from `row` on that are computed together: steps as equal as can be. */
+static int rows_at(const struct kvk_gqa_tile *tile, int row)
+{
+	const int left = tile->rows - row;
+	const int blocks = (left + ROWS - 1) / ROWS;
+
+	return (left + blocks - 1) / blocks;
+}
+
+static void score_panel(struct kvk_gqa_tile *tile, const struct panel *panel, int keys, struct fetch *fetch)
+{
+	for (int key = 0; key < keys; key += VECS * KVK_LANES)
+		for (int row = 0, rows; row < tile->rows; row += rows) {
+			rows = rows_at(tile, row);
+			CALL_ROWS(rows, SCORE, tile, panel, row, key, fetch);
+		}
+}
+
+/* Row by row where rows see different keys: a value that a row does not see is not multiplied. */
+static void weigh_panel(struct kvk_gqa_tile *tile, const struct panel *panel, float *out,
+			const struct kvk_gqa_keys *keys, struct fetch *fetch)
+{
+	int vecs = VECS;
+
+	for (int column = 0; column < panel->width; column += vecs * KVK_LANES) {
+		if (panel->width - column < VECS * KVK_LANES)
+			vecs = 2;
+		for (int row = 0, rows; row < tile->rows; row += rows) {
+			rows = keys->mixed ? 1 : rows_at(tile, row);
+			CALL_ROWS(rows, WEIGH, tile, out + panel->first + column, row, column, vecs,
+				  keys->mixed ? keys->seen[row] : keys->count, fetch);
+		}
+	}
+}
+
+/* Scores of keys that a row does not see, or that are not there, become -INF. */
+static void mask_scores(struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys)
+{
+	for (int row = 0; row < tile->rows; row++)
+		for (int n = keys->mixed ? keys->seen[row] : keys->count; n < KEYS; n++)
+			tile->score[row * KEYS + n] = -INFINITY;
+}
+
+/* The largest lane, in all lanes. */
+KVK_INLINE vf spread_largest(vf a)
+{
+#if KVK_LANES == 16
+	a = vf_max(a, KVK_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+	a = vf_max(a, KVK_SHUFFLE(a, a, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+#elif KVK_LANES == 8
+	a = vf_max(a, KVK_SHUFFLE(a, a, 4, 5, 6, 7, 0, 1, 2, 3));
+	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1, 6, 7, 4, 5));
+	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2, 5, 4, 7, 6));
+#else
+	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1));
+	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2));
+#endif
+}
+
+/* The largest score of a row, in all lanes. */
+KVK_INLINE vf row_largest(const float *score)
+{
+	vf part[4];
+
+	KVK_UNROLL
+	for (int i = 0; i < 4; i++)
+		part[i] = vf_load(score + i * KVK_LANES);
+	for (int n = 4 * KVK_LANES; n < KEYS; n += 4 * KVK_LANES)
+		KVK_UNROLL
+	for (int i = 0; i < 4; i++)
+		part[i] = vf_max(vf_load(score + n + i * KVK_LANES), part[i]);
+	return spread_largest(vf_max(vf_max(part[0], part[1]), vf_max(part[2], part[3])));
+}
+
+/* A row's scores become weights; returns their sums. */
+KVK_INLINE vf row_weights(float *score, vf scale, vf top)
+{
+	vf part[4];
+
+	KVK_UNROLL
+	for (int i = 0; i < 4; i++)
+		part[i] = (vf){0};
+	for (int n = 0; n < KEYS; n += 4 * KVK_LANES)
+		KVK_UNROLL
+	for (int i = 0; i < 4; i++) {
+		float *place = score + n + i * KVK_LANES;
+		const vf weight = vf_exp2(vf_fma(vf_load(place), scale, -top));
+
+		part[i] += weight;
+		vf_store(place, weight);
+	}
+	return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+/* In three passes, so that no row waits for another step of its own. */
+static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
+{
+	const vf scale = vf_set(tile->scale_log2);
+	float top[KVK_GQA_ROWS] KVK_GQA_ALIGNED;
+	int row;
+
+	for (row = 0; row < tile->rows; row++)
+		top[row] = vf_max(row_largest(tile->score + row * KEYS) * scale, vf_set(state->max[row]))[0];
+	for (; row % KVK_LANES; row++)
+		top[row] = 0;
+	for (row = 0; row < tile->rows; row += KVK_LANES) {
+		vf_store(tile->keep + row, vf_exp2(vf_load(state->max + row) - vf_load(top + row)));
+		vf_store(state->max + row, vf_load(top + row));
+	}
+	for (row = 0; row < tile->rows; row++) {
+		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
+		const vf more = row_weights(tile->score + row * KEYS, scale, vf_set(top[row]));
+
+		vf_store(sum, vf_fma(vf_load(sum), vf_set(tile->keep[row]), more));
+	}
+}
+
+static struct panel panel_at(const struct kvk_gqa_tile *tile, int first)
+{
+	const int dim = tile->dim - first;
+	const int width = tile->width - first;
+
+	return (struct panel){.first = first,
+			      .dim = dim < PANEL ? dim : PANEL,
+			      .width = width < PANEL ? width : PANEL,
+			      .bytes = tile->dtype == KVK_F32 ? 4 : 2};
+}
+
+static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
+		   const struct kvk_gqa_keys *now, const struct kvk_gqa_keys *next)
+{
+	struct fetch fetch;
+
+	begin_fetch(tile, next, &fetch);
+	for (int first = 0; first < tile->width; first += PANEL) {
+		const struct panel panel = panel_at(tile, first);
+
+		turn_keys(tile, &panel, now);
+		score_panel(tile, &panel, now->count, &fetch);
+	}
+	if (now->mixed || now->count < KEYS)
+		mask_scores(tile, now);
+	softmax(tile, state);
+	for (int first = 0; first < tile->width; first += PANEL) {
+		const struct panel panel = panel_at(tile, first);
+
+		convert_values(tile, &panel, now);
+		weigh_panel(tile, &panel, state->out, now, &fetch);
+	}
+}
+
+static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32_t dtype)
+{
+	float converted[KVK_GQA_MAX_WIDTH] KVK_GQA_ALIGNED;
+
+	if (dtype == KVK_BF16)
+		convert_row(converted, q, tile->dim, tile->width, KVK_BF16);
+	else if (dtype == KVK_F16)
+		convert_row(converted, q, tile->dim, tile->width, KVK_F16);
+	else
+		convert_row(converted, q, tile->dim, tile->width, KVK_F32);
+	for (int d = 0; d < tile->width; d++)
+		tile->q[d * tile->rows + row] = converted[place_of(d, dtype)];
+}
+
+static void merge(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
+		  const struct kvk_gqa_state *more)
+{
+	for (int row = 0; row < tile->rows; row++) {
+		const vf old = vf_set(state->max[row]);
+		const vf new = vf_set(more->max[row]);
+		const vf top = vf_max(old, new);
+		const vf keep = vf_exp2(old - top);
+		const vf add = vf_exp2(new - top);
+		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
+
+		state->max[row] = top[0];
+		vf_store(sum, vf_fma(vf_load(more->sum + row * KVK_GQA_MAX_LANES), add, vf_load(sum) * keep));
+		for (int d = row * tile->width; d < (row + 1) * tile->width; d += KVK_LANES)
+			vf_store(state->out + d,
+				 vf_fma(vf_load(more->out + d), add, vf_load(state->out + d) * keep));
+	}
+}
+
+/* `out` need not be aligned. */
+static void store_row(void *out, uint32_t dtype, const float *row, int dim)
+{
+	uint16_t codes[KVK_GQA_MAX_WIDTH];
+
+	if (dtype == KVK_F32) {
+		memcpy(out, row, (size_t)dim * sizeof(*row));
+		return;
+	}
+	for (int d = 0; d < dim; d += KVK_LANES)
+		if (dtype == KVK_BF16)
+			vf_store_bf16(codes + d, vf_load(row + d));
+		else
+			vf_store_f16(codes + d, vf_load(row + d));
+	memcpy(out, codes, (size_t)dim * sizeof(*codes));
+}
+
+static void store(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state, int row, float sum,
+		  void *out, uint32_t dtype)
+{
+	const float *src = state->out + row * tile->width;
+	const float factor = sum == 0 ? 0 : 1 / sum;
+	float natural[KVK_GQA_MAX_WIDTH] KVK_GQA_ALIGNED;
+
+	if (tile->dtype == KVK_BF16)
+		for (int d = 0; d < tile->width; d++)
+			natural[d] = src[place_of(d, KVK_BF16)] * factor;
+	else
+		for (int d = 0; d < tile->width; d++)
+			natural[d] = src[d] * factor;
+	store_row(out, dtype, natural, tile->dim);
+}
+
+const struct kvk_gqa_ops KVK_OPS(kvk_gqa) = {
+	.load_query = load_query, .attend = attend, .merge = merge, .store = store};
