@@ -72,8 +72,10 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 		    " ms without progress",
 		    job, busy_ms, stuck_ms);
 	if (server->clock.longest_us > LONG_TURN_US)
-		add(out, "the loop's longest turn took %" PRIu64 " us, more than %u",
-		    server->clock.longest_us, LONG_TURN_US);
+		add(out,
+		    "the loop's longest turn took %" PRIu64 " us, more than %u; %" PRIu64 " us of it in: %s",
+		    server->clock.longest_us, LONG_TURN_US, server->clock.longest_in.took_us,
+		    server->clock.longest_in.name);
 	for (i = 0; i < server->config->pool_count; i++) {
 		if (!server->pools[i].ready)
 			add(out, "pool '%s' is being populated", server->pools[i].config->name);
@@ -103,6 +105,7 @@ int kvd_request_status(struct kvd_session *session, const struct kvw_envelope *r
 		       const union kvw_any *message)
 {
 	const struct kvd_server *server = session->server;
+	const char *longest_part = server->clock.longest_in.name;
 	const char *job = "";
 	uint64_t busy_ms = longest_busy_ms(server, &job);
 	struct text health = {.used = 0};
@@ -119,6 +122,8 @@ int kvd_request_status(struct kvd_session *session, const struct kvw_envelope *r
 		.pools = server->config->pool_count,
 		.longest_turn_us = server->clock.longest_us,
 		.turns = server->clock.turns,
+		.longest_part = kvw_text_of(longest_part ? longest_part : ""),
+		.longest_part_us = server->clock.longest_in.took_us,
 		.poll_ms = server->config->poll_ms,
 		.health = kvw_text_of(health.at),
 		.off = kvw_text_of(server->off),

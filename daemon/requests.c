@@ -60,5 +60,6 @@ int kvd_request_dispatch(struct kvd_session *session, const struct kvw_envelope 
 				   session->peer.uid);
 		return 0;
 	}
+	kvd_turn_part(&session->server->clock, name);
 	return rule->answer(session, request, message);
 }

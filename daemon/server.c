@@ -89,6 +89,7 @@ static int wait_for_events(struct kvd_server *server)
 		kvd_turn_end(&server->clock);
 		return kvd_loop_turn(server->loop, 0);
 	}
+	kvd_turn_part(&server->clock, "a look at all rings");
 	set_sleeping(server, 1);
 	kvw_store_load_fence();
 	if (any_ring_ready(server))
@@ -143,21 +144,23 @@ static bool serve_sessions(struct kvd_server *server)
 	return more;
 }
 
-/* Nothing holds a session from one turn to the next but this list. */
+/* Nothing holds a session from one turn to the next but this list. A thousand that ended at once take several turns. */
 static void sweep(struct kvd_server *server)
 {
+	uint64_t until_us = kvd_now_us() + KVD_STRETCH_US;
 	struct kvd_session *session = server->first;
 
 	if (!server->dead)
 		return;
-	server->dead = false;
-	while (session) {
+	while (session && kvd_now_us() < until_us) {
 		struct kvd_session *next = session->next;
 
 		if (session->gone)
 			kvd_session_free(session);
 		session = next;
 	}
+	server->dead = session != NULL;
+	server->busy |= server->dead;
 }
 
 static void submit_locks(struct kvd_server *server)
@@ -175,7 +178,7 @@ int kvd_server_turn(struct kvd_server *server)
 	int ret = wait_for_events(server);
 	bool more;
 
-	kvd_turn_begin(&server->clock);
+	kvd_turn_part(&server->clock, "the poll");
 	if (ret < 0) {
 		kvd_log_error("event loop '%s': %s", kvd_loop_name(server->loop), strerror(-ret));
 		return ret;
@@ -183,8 +186,10 @@ int kvd_server_turn(struct kvd_server *server)
 	poll_clock(server);
 	server->busy = false;
 	more = serve_sessions(server);
+	kvd_turn_part(&server->clock, "a check or flush");
 	more |= kvd_admin_jobs_work(server);
 	server->busy |= more;
+	kvd_turn_part(&server->clock, "the sweep");
 	sweep(server);
 	submit_locks(server);
 	return server->failed;
@@ -201,7 +206,7 @@ static void on_accept(void *arg, int fd)
 {
 	struct kvd_server *server = arg;
 
-	kvd_turn_begin(&server->clock);
+	kvd_turn_part(&server->clock, "a connection");
 	kvd_session_accept(server, fd);
 }
 
@@ -209,7 +214,7 @@ static void on_worker(void *arg)
 {
 	const struct kvd_server_worker *worker = arg;
 
-	kvd_turn_begin(&worker->server->clock);
+	kvd_turn_part(&worker->server->clock, "what the worker did");
 	kvd_worker_deliver(worker->worker);
 }
 

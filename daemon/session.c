@@ -156,7 +156,7 @@ static void on_message(void *arg, const uint8_t *bytes, int length)
 {
 	struct kvd_session *session = arg;
 
-	kvd_turn_begin(&session->server->clock);
+	kvd_turn_part(&session->server->clock, "a message");
 	if (length > 0)
 		take_message(session, bytes, (size_t)length);
 	else if (length == -EMSGSIZE)
@@ -170,7 +170,7 @@ static void on_peer_ended(void *arg)
 {
 	struct kvd_session *session = arg;
 
-	kvd_turn_begin(&session->server->clock);
+	kvd_turn_part(&session->server->clock, "a process's end");
 	kvd_session_peer_ended(session);
 }
 
@@ -359,6 +359,7 @@ static int retry_waiting(struct kvd_session *session)
 
 static void serve_waiting(struct kvd_session *session)
 {
+	kvd_turn_part(&session->server->clock, "a request that waited");
 	while (session->state != KVD_SESSION_ENDING && session->waiting &&
 	       ring_passed(session, session->waiting->mark) && !retry_waiting(session)) {
 		if (session->waiting)
@@ -371,8 +372,10 @@ static bool serve_engine(struct kvd_session *session, uint64_t until_us)
 	struct kvd_attachment *attachment = session->attachment;
 	bool more;
 
+	kvd_turn_part(&session->server->clock, "steps reached");
 	kvd_attachment_latch(attachment, false);
 	more = !kvd_engine_progress(attachment->engine, KVD_STRETCH_BLOCKS);
+	kvd_turn_part(&session->server->clock, "a ring");
 	return kvd_verbs_serve(session, until_us) || more;
 }
 
@@ -386,8 +389,10 @@ bool kvd_session_work(struct kvd_session *session, uint64_t until_us)
 		more = serve_engine(session, until_us);
 	if (session->waiting)
 		serve_waiting(session);
-	if (session->state == KVD_SESSION_ENDING)
+	if (session->state == KVD_SESSION_ENDING) {
+		kvd_turn_part(&session->server->clock, "a session's end");
 		more = kvd_session_teardown(session);
+	}
 	return more;
 }
 

@@ -7,8 +7,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Below this a turn is not worth a second look at the scheduler's counts. */
+/* Below this a turn, or a part of one, is not worth a second look at the scheduler's counts. */
 #define LONG_TURN_US 200u
+#define LONG_PART_US 50u
 
 static uint64_t clock_us(clockid_t clock)
 {
@@ -29,41 +30,84 @@ static uint64_t cpu_us(void)
 	return clock_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
-void kvd_turn_begin(struct kvd_turn_clock *clock)
+static struct kvd_turn_mark mark_now(void)
 {
 	struct rusage usage = {0};
 
+	getrusage(RUSAGE_THREAD, &usage);
+	return (struct kvd_turn_mark){.blocks = usage.ru_nvcsw, .cpu_us = cpu_us(), .clock_us = kvd_now_us()};
+}
+
+/* What was taken since `mark`: see the head of turn.h. */
+static uint64_t own_us(const struct kvd_turn_mark *mark, const struct kvd_turn_mark *now)
+{
+	uint64_t elapsed_us = now->clock_us - mark->clock_us;
+	uint64_t used_us = now->cpu_us - mark->cpu_us;
+
+	return now->blocks != mark->blocks || used_us > elapsed_us ? elapsed_us : used_us;
+}
+
+static void begin_part(struct kvd_turn_clock *clock, const char *name)
+{
+	clock->name = name;
+	clock->part.clock_us = kvd_now_us();
+}
+
+/*
+ * A part's mark may have the counts of earlier, short ones: they can make it seem longer than it was, but not
+ * longer than the clock says.
+ */
+static void end_part(struct kvd_turn_clock *clock)
+{
+	uint64_t took_us = kvd_now_us() - clock->part.clock_us;
+
+	if (took_us >= LONG_PART_US) {
+		struct kvd_turn_mark now = mark_now();
+
+		took_us = own_us(&clock->part, &now);
+		clock->part = now;
+	}
+	if (took_us >= clock->dearest.took_us)
+		clock->dearest = (struct kvd_turn_part){.name = clock->name, .took_us = took_us};
+}
+
+void kvd_turn_begin(struct kvd_turn_clock *clock)
+{
 	if (clock->running)
 		return;
 	clock->running = true;
-	getrusage(RUSAGE_THREAD, &usage);
-	clock->begin_blocks = usage.ru_nvcsw;
-	clock->begin_cpu_us = cpu_us();
-	clock->begin_us = kvd_now_us();
+	clock->begin = mark_now();
+	clock->part = clock->begin;
+	clock->name = "begin";
+	clock->dearest = (struct kvd_turn_part){.name = "begin"};
 }
 
-/* What the turn itself took: see the head of turn.h. */
-static uint64_t own_time(const struct kvd_turn_clock *clock, uint64_t elapsed_us)
+void kvd_turn_part(struct kvd_turn_clock *clock, const char *name)
 {
-	struct rusage usage = {0};
-
-	if (elapsed_us < LONG_TURN_US)
-		return elapsed_us;
-	getrusage(RUSAGE_THREAD, &usage);
-	if (usage.ru_nvcsw != clock->begin_blocks)
-		return elapsed_us;
-	return cpu_us() - clock->begin_cpu_us;
+	if (clock->running)
+		end_part(clock);
+	else
+		kvd_turn_begin(clock);
+	begin_part(clock, name);
 }
 
 void kvd_turn_end(struct kvd_turn_clock *clock)
 {
+	struct kvd_turn_mark now = {0};
 	uint64_t took_us;
 
 	if (!clock->running)
 		return;
-	took_us = own_time(clock, kvd_now_us() - clock->begin_us);
+	end_part(clock);
+	took_us = kvd_now_us() - clock->begin.clock_us;
+	if (took_us >= LONG_TURN_US) {
+		now = mark_now();
+		took_us = own_us(&clock->begin, &now);
+	}
 	clock->running = false;
 	clock->turns++;
-	if (took_us > clock->longest_us)
-		clock->longest_us = took_us;
+	if (took_us <= clock->longest_us)
+		return;
+	clock->longest_us = took_us;
+	clock->longest_in = clock->dearest;
 }

@@ -7,6 +7,8 @@
  * voluntary switch) counts by the processor time it used instead of by the clock: a loaded machine is no bug
  * here, be it that the scheduler took the processor away or, unseen by it, interrupts or the host of a
  * virtual machine; a call that blocks is.
+ *
+ * A turn's parts have names, so that the longest turn tells in which of them most of it went.
  */
 #ifndef KVPOOL_DAEMON_TURN_H
 #define KVPOOL_DAEMON_TURN_H
@@ -14,17 +16,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct kvd_turn_mark {
+	uint64_t clock_us;
+	uint64_t cpu_us;
+	long blocks;
+};
+
+struct kvd_turn_part {
+	const char *name;
+	uint64_t took_us;
+};
+
 struct kvd_turn_clock {
 	bool running;
-	uint64_t begin_us;
-	uint64_t begin_cpu_us;
-	long begin_blocks;
+	struct kvd_turn_mark begin;
+	/* The part that runs; what the thread's counts were is known from some time before. */
+	const char *name;
+	struct kvd_turn_mark part;
+	struct kvd_turn_part dearest; /* of this turn */
 	uint64_t turns;
 	uint64_t longest_us;
+	struct kvd_turn_part longest_in; /* of the longest turn */
 };
 
 /* The wait has returned. Called by whoever runs first; later calls of the same turn do nothing. */
 void kvd_turn_begin(struct kvd_turn_clock *clock);
+/* What comes now, until the next call, is `name`: a static string. Begins the turn as well. */
+void kvd_turn_part(struct kvd_turn_clock *clock, const char *name);
 /* The wait is next. */
 void kvd_turn_end(struct kvd_turn_clock *clock);
 

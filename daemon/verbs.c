@@ -132,7 +132,10 @@ static void violate_tables(struct kvd_session *session, int error)
 static void step_verb(struct kvd_session *session)
 {
 	struct kvd_verb *verb = &session->attachment->verb;
-	int ret = verb->ops->run(session->attachment, verb);
+	int ret;
+
+	kvd_turn_part(&session->server->clock, verb->ops->name);
+	ret = verb->ops->run(session->attachment, verb);
 
 	if (ret == KVD_VERB_MORE)
 		return;

@@ -11,6 +11,8 @@ static void add_loop(json_t *root, const struct kvw_msg_STATUS_OK *status)
 {
 	ctl_json_text(root, "event_loop", status->event_loop);
 	ctl_json_u64(root, "longest_turn_us", status->longest_turn_us);
+	ctl_json_text(root, "longest_part", status->longest_part);
+	ctl_json_u64(root, "longest_part_us", status->longest_part_us);
 	ctl_json_u64(root, "turns", status->turns);
 	ctl_json_u64(root, "poll_ms", status->poll_ms);
 	ctl_json_u64(root, "worker_busy_ms", status->worker_busy_ms);
@@ -61,6 +63,19 @@ static void add_worker(struct ctl_table *table, const struct kvw_msg_STATUS_OK *
 		ctl_table_text(table, "idle");
 }
 
+static void add_longest_turn(struct ctl_table *table, const struct kvw_msg_STATUS_OK *status)
+{
+	char part[KVW_MAX_NAME_BYTES + 1];
+	char turn_us[CTL_TEXT_BYTES];
+	char part_us[CTL_TEXT_BYTES];
+
+	ctl_table_text(table, "longest turn");
+	ctl_table_format(table, "%s us, of them %s us in: %s",
+			 ctl_number(status->longest_turn_us, turn_us, sizeof(turn_us)),
+			 ctl_number(status->longest_part_us, part_us, sizeof(part_us)),
+			 ctl_safe(status->longest_part, part, sizeof(part)));
+}
+
 static void add_process(struct ctl_table *table, const struct kvw_msg_STATUS_OK *status)
 {
 	char time[CTL_TEXT_BYTES];
@@ -87,7 +102,7 @@ static int print_table(const struct kvw_msg_STATUS_OK *status)
 	add_text(table, "event loop", status->event_loop);
 	add_number(table, "looks at rings every", status->poll_ms, " ms");
 	add_number(table, "turns of the loop", status->turns, "");
-	add_number(table, "longest turn", status->longest_turn_us, " us");
+	add_longest_turn(table, status);
 	add_worker(table, status);
 	return ctl_table_finish(table);
 }

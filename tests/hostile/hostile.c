@@ -213,6 +213,9 @@ static void look_at_turns(struct run *run)
 	kvw_text_copy(run->admin->answer.STATUS_OK.event_loop, run->report.event_loop,
 		      sizeof(run->report.event_loop));
 	run->report.longest_turn_us = run->admin->answer.STATUS_OK.longest_turn_us;
+	run->report.longest_part_us = run->admin->answer.STATUS_OK.longest_part_us;
+	kvw_text_copy(run->admin->answer.STATUS_OK.longest_part, run->report.longest_part,
+		      sizeof(run->report.longest_part));
 }
 
 static void end(struct run *run)

@@ -93,10 +93,10 @@ void kvt_report_table(const struct kvt_report *report)
 	print_friend(report, KVT_FRIEND_OWN_POOL);
 	print_friend(report, KVT_FRIEND_SAME_POOL);
 	printf("daemon (%s): descriptors %d -> %d, RSS %ld -> %ld KiB, sessions %u -> %u, longest turn "
-	       "%" PRIu64 " us\n",
+	       "%" PRIu64 " us, of them %" PRIu64 " us in: %s\n",
 	       report->event_loop, report->before.fds, report->after.fds, report->before.rss_kib,
 	       report->after.rss_kib, report->before.sessions, report->after.sessions,
-	       report->longest_turn_us);
+	       report->longest_turn_us, report->longest_part_us, report->longest_part);
 	printf("log: %" PRIu64 " bytes; %" PRIu64 " sessions attached, %" PRIu64 " of them ended, %" PRIu64
 	       " revoked, %" PRIu64 " without a reason, %" PRIu64 " twice\n",
 	       report->audit.bytes, report->audit.attached, report->audit.ended, report->audit.revoked,

@@ -21,6 +21,8 @@ struct kvt_report {
 	struct kvt_facts after;
 	struct kvt_log_audit audit;
 	uint64_t longest_turn_us;
+	uint64_t longest_part_us;
+	char longest_part[KVW_MAX_NAME_BYTES + 1];
 	char event_loop[KVW_MAX_NAME_BYTES + 1];
 	/* The friends' latencies beside any mode. */
 	struct kvt_latency hostile[KVT_FRIENDS];
