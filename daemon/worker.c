@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker: one ring of jobs under one mutex. A job keeps its place until its completion was told, so that the ring bounds what
- * waits on either side:
+ * The worker: one ring of jobs between two threads, without a lock: a worker that is preempted while it holds one would hold up the
+ * loop. A job keeps its place until its completion was told, so that the ring bounds what waits on either side:
  *
  *   told <= finished <= submitted, all free-running; submitted - told <= 64
- *   [told, finished) done, to be delivered; [finished] running when `started_ns`; the rest waits
+ *   [told, finished) done, to be delivered; [finished] running when `running`; the rest waits
+ *
+ * The loop writes a place, then `submitted` (release); the worker its result, then `finished` (release).
  */
 #include "worker.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -29,16 +32,15 @@ struct job {
 
 struct kvd_worker {
 	pthread_t thread;
-	pthread_mutex_t mutex;
-	pthread_cond_t changed;
-	_Atomic int cancel;
-	int event_fd;
-	/* Under the mutex. */
-	bool stopping;
-	uint32_t told;
-	uint32_t finished;
-	uint32_t submitted;
-	uint64_t started_ns; /* 0: idle */
+	_Atomic int cancel; /* also: begin no further job */
+	int event_fd;       /* for the loop: something is finished */
+	int wake_fd;        /* for the worker, which sleeps in reading it */
+	uint32_t told;      /* the loop's own */
+	_Atomic uint32_t finished;
+	_Atomic uint32_t submitted;
+	/* For health. */
+	_Atomic uint64_t started_ns;
+	_Atomic(const char *) running; /* NULL: idle */
 	struct job jobs[MAX_JOBS];
 };
 
@@ -55,43 +57,47 @@ static struct job *job_at(struct kvd_worker *worker, uint32_t index)
 	return &worker->jobs[index % MAX_JOBS];
 }
 
-/* A full counter would block the writer: it is non-blocking, and then it is readable anyway. */
-static void ring_event(struct kvd_worker *worker)
+/* Rings never come near the most that a counter holds. */
+static void ring(int fd)
 {
 	uint64_t one = 1;
-	ssize_t written = write(worker->event_fd, &one, sizeof(one));
+	ssize_t written = write(fd, &one, sizeof(one));
 
 	(void)written;
 }
 
-/* Called and returns with the mutex held; it is free while the job runs. Its slot can't move or be reused meanwhile. */
-static void run_next(struct kvd_worker *worker)
+static void take_rings(int fd)
 {
-	struct job *job = job_at(worker, worker->finished);
-	int result;
+	uint64_t rings;
+	ssize_t got = read(fd, &rings, sizeof(rings));
 
-	worker->started_ns = now_ns();
-	pthread_mutex_unlock(&worker->mutex);
-	result = job->run(job->arg, &worker->cancel);
-	pthread_mutex_lock(&worker->mutex);
-	job->result = result;
-	worker->started_ns = 0;
-	worker->finished++;
-	ring_event(worker);
+	(void)got;
+}
+
+static void run_next(struct kvd_worker *worker, uint32_t index)
+{
+	struct job *job = job_at(worker, index);
+
+	atomic_store_explicit(&worker->started_ns, now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&worker->running, job->name, memory_order_release);
+	job->result = job->run(job->arg, &worker->cancel);
+	atomic_store_explicit(&worker->running, NULL, memory_order_relaxed);
+	atomic_store_explicit(&worker->finished, index + 1, memory_order_release);
+	ring(worker->event_fd);
 }
 
 static void *work(void *arg)
 {
 	struct kvd_worker *worker = arg;
 
-	pthread_mutex_lock(&worker->mutex);
-	while (!worker->stopping) {
-		if (worker->finished == worker->submitted)
-			pthread_cond_wait(&worker->changed, &worker->mutex);
+	while (!worker->cancel) {
+		uint32_t next = atomic_load_explicit(&worker->finished, memory_order_relaxed);
+
+		if (next == atomic_load_explicit(&worker->submitted, memory_order_acquire))
+			take_rings(worker->wake_fd);
 		else
-			run_next(worker);
+			run_next(worker, next);
 	}
-	pthread_mutex_unlock(&worker->mutex);
 	return NULL;
 }
 
@@ -121,40 +127,41 @@ int kvd_worker_start(struct kvd_worker **out)
 		ret = -errno;
 		goto err_free;
 	}
-	pthread_mutex_init(&worker->mutex, NULL);
-	pthread_cond_init(&worker->changed, NULL);
+	worker->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (worker->wake_fd < 0) {
+		ret = -errno;
+		goto err_close_event;
+	}
 	ret = start_thread(worker);
 	if (ret < 0)
-		goto err_destroy;
+		goto err_close_wake;
 	*out = worker;
 	return 0;
 
-err_destroy:
-	pthread_cond_destroy(&worker->changed);
-	pthread_mutex_destroy(&worker->mutex);
+err_close_wake:
+	close(worker->wake_fd);
+err_close_event:
 	close(worker->event_fd);
 err_free:
 	free(worker);
 	return ret;
 }
 
-/* The oldest job whose completion was not told. `all`: also one that never ran. */
-static bool take(struct kvd_worker *worker, bool all, struct job *out)
+/* The oldest job whose completion was not told. */
+static bool take(struct kvd_worker *worker, struct job *out)
 {
-	bool found;
+	if (worker->told == atomic_load_explicit(&worker->finished, memory_order_acquire))
+		return false;
+	*out = *job_at(worker, worker->told);
+	worker->told++;
+	return true;
+}
 
-	pthread_mutex_lock(&worker->mutex);
-	found = worker->told != (all ? worker->submitted : worker->finished);
-	if (found) {
-		*out = *job_at(worker, worker->told);
-		if (worker->told == worker->finished) {
-			out->result = -ECANCELED;
-			worker->finished++;
-		}
-		worker->told++;
-	}
-	pthread_mutex_unlock(&worker->mutex);
-	return found;
+/* The worker's thread has ended: what it did not begin never will be. */
+static void cancel_rest(struct kvd_worker *worker)
+{
+	for (; worker->finished != worker->submitted; worker->finished++)
+		job_at(worker, worker->finished)->result = -ECANCELED;
 }
 
 void kvd_worker_stop(struct kvd_worker *worker)
@@ -164,15 +171,12 @@ void kvd_worker_stop(struct kvd_worker *worker)
 	if (!worker)
 		return;
 	worker->cancel = 1;
-	pthread_mutex_lock(&worker->mutex);
-	worker->stopping = true;
-	pthread_cond_signal(&worker->changed);
-	pthread_mutex_unlock(&worker->mutex);
+	ring(worker->wake_fd);
 	pthread_join(worker->thread, NULL);
-	while (take(worker, true, &job))
+	cancel_rest(worker);
+	while (take(worker, &job))
 		job.done(job.arg, job.result);
-	pthread_cond_destroy(&worker->changed);
-	pthread_mutex_destroy(&worker->mutex);
+	close(worker->wake_fd);
 	close(worker->event_fd);
 	free(worker);
 }
@@ -185,46 +189,34 @@ int kvd_worker_fd(const struct kvd_worker *worker)
 /* The event is taken before the jobs: one that ends in between rings again. */
 void kvd_worker_deliver(struct kvd_worker *worker)
 {
-	uint64_t rings;
-	ssize_t got = read(worker->event_fd, &rings, sizeof(rings));
 	struct job job;
 
-	(void)got;
-	while (take(worker, false, &job))
+	take_rings(worker->event_fd);
+	while (take(worker, &job))
 		job.done(job.arg, job.result);
 }
 
 int kvd_worker_submit(struct kvd_worker *worker, const char *name, kvd_job_fn run, kvd_job_done_fn done,
 		      void *arg)
 {
-	int ret = 0;
+	uint32_t next = atomic_load_explicit(&worker->submitted, memory_order_relaxed);
 
-	pthread_mutex_lock(&worker->mutex);
-	if (worker->stopping)
-		ret = -ECANCELED;
-	else if (worker->submitted - worker->told == MAX_JOBS)
-		ret = -EAGAIN;
-	if (!ret) {
-		*job_at(worker, worker->submitted) =
-			(struct job){.name = name, .run = run, .done = done, .arg = arg};
-		worker->submitted++;
-		pthread_cond_signal(&worker->changed);
-	}
-	pthread_mutex_unlock(&worker->mutex);
-	return ret;
+	if (worker->cancel)
+		return -ECANCELED;
+	if (next - worker->told == MAX_JOBS)
+		return -EAGAIN;
+	*job_at(worker, next) = (struct job){.name = name, .run = run, .done = done, .arg = arg};
+	atomic_store_explicit(&worker->submitted, next + 1, memory_order_release);
+	ring(worker->wake_fd);
+	return 0;
 }
 
 uint64_t kvd_worker_busy_ms(const struct kvd_worker *worker, const char **out_name)
 {
-	/* The mutex is the only thing that a look changes. */
-	struct kvd_worker *mutable = (struct kvd_worker *)(uintptr_t)worker;
-	uint64_t busy_ms = 0;
+	const char *name = atomic_load_explicit(&worker->running, memory_order_acquire);
 
-	pthread_mutex_lock(&mutable->mutex);
-	if (mutable->started_ns) {
-		busy_ms = (now_ns() - mutable->started_ns) / 1000000u + 1;
-		*out_name = job_at(mutable, mutable->finished)->name;
-	}
-	pthread_mutex_unlock(&mutable->mutex);
-	return busy_ms;
+	if (!name)
+		return 0;
+	*out_name = name;
+	return (now_ns() - atomic_load_explicit(&worker->started_ns, memory_order_relaxed)) / 1000000u + 1;
 }

@@ -2,6 +2,8 @@
 /*
  * One thread for what may block (populating pools, later a device's driver), so that the loop never does. Jobs run in order;
  * their completion is told on the loop's thread, through an eventfd. Health shows a job that takes long.
+ *
+ * All calls are the loop's thread's, and none of them waits for the worker, but kvd_worker_stop().
  */
 #ifndef KVPOOL_DAEMON_WORKER_H
 #define KVPOOL_DAEMON_WORKER_H
