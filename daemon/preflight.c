@@ -5,9 +5,12 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 void kvd_report_line(struct kvd_report *report, enum kvd_verdict verdict, const char *subject,
 		     const char *change, const char *format, ...)
@@ -167,20 +170,42 @@ int kvd_preflight(const struct kvd_config *config, FILE *out)
 	return kvd_preflight_judge(config, &facts, out);
 }
 
+static void raise_limit(const struct kvd_config *config, struct rlimit *limit, uint64_t need)
+{
+	if (limit->rlim_max < need)
+		kvd_log_warning("max_sessions = %u takes up to %llu descriptors, above the hard limit of "
+				"%llu; lower it or "
+				"raise LimitNOFILE",
+				config->max_sessions, (unsigned long long)need,
+				(unsigned long long)limit->rlim_max);
+	limit->rlim_cur = limit->rlim_max < need ? limit->rlim_max : need;
+	if (setrlimit(RLIMIT_NOFILE, limit) < 0)
+		kvd_log_warning("the limit of descriptors can't be raised: %s", strerror(errno));
+}
+
+/*
+ * The kernel's table of descriptors grows by doubling, and while more than one thread uses it each growth waits for an RCU grace
+ * period: 12 ms of a turn in a storm of connections. It never shrinks, so one high number, for a moment, makes it large enough.
+ */
+static void make_table(uint64_t count)
+{
+	int fd = eventfd(0, EFD_CLOEXEC);
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, (int)count - 1);
+
+	if (high >= 0)
+		close(high);
+	if (fd >= 0)
+		close(fd);
+}
+
 void kvd_preflight_raise_descriptors(const struct kvd_config *config)
 {
 	uint64_t need = descriptors_needed(config);
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= need)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;
-	if (limit.rlim_max < need)
-		kvd_log_warning("max_sessions = %u takes up to %llu descriptors, above the hard limit of "
-				"%llu; lower it or "
-				"raise LimitNOFILE",
-				config->max_sessions, (unsigned long long)need,
-				(unsigned long long)limit.rlim_max);
-	limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		kvd_log_warning("the limit of descriptors can't be raised: %s", strerror(errno));
+	if (limit.rlim_cur < need)
+		raise_limit(config, &limit, need);
+	make_table(limit.rlim_cur < need ? limit.rlim_cur : need);
 }

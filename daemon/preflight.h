@@ -14,8 +14,8 @@
 int kvd_preflight(const struct kvd_config *config, FILE *out);
 
 /*
- * Raises the soft limit of descriptors to what max_sessions takes, as far as the hard one lets it; when that is not enough the
- * log says what to change. Call before the loop is opened.
+ * Raises the soft limit of descriptors to what max_sessions takes, as far as the hard one lets it, and has the kernel make its
+ * table for them; when that is not enough the log says what to change. Call before the first thread is started.
  */
 void kvd_preflight_raise_descriptors(const struct kvd_config *config);
 

@@ -357,6 +357,20 @@ static void a_daemon_that_listens_is_seen(void **state)
 	kvt_rmdir(dir);
 }
 
+/* How many descriptors the kernel's table has room for without growing. */
+static unsigned table_size(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned size = 0;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		sscanf(line, "FDSize: %u", &size);
+	fclose(file);
+	return size;
+}
+
 static void descriptors_are_raised_to_what_sessions_take(void **state)
 {
 	struct config_loaded loaded = CONFIG_LOAD("[pool a]\nblocks = 1\n", "--max-sessions=64");
@@ -372,6 +386,7 @@ static void descriptors_are_raised_to_what_sessions_take(void **state)
 	kvd_preflight_raise_descriptors(&loaded.config);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_int_equal(limit.rlim_cur, 64 * 8 + 256);
+	assert_in_range(table_size(), 64 * 8 + 256, UINT32_MAX);
 	assert_int_equal(limit.rlim_max, before.rlim_max);
 	kvd_preflight_raise_descriptors(&loaded.config);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
