@@ -143,6 +143,17 @@ const char *kvd_loop_name(const struct kvd_loop *loop)
 	return loop->lane->name;
 }
 
+void kvd_delivery_begin(struct kvd_loop *loop)
+{
+	loop->turn++;
+	loop->stop_us = now_us() + KVD_DELIVER_US;
+}
+
+bool kvd_delivery_goes_on(const struct kvd_loop *loop)
+{
+	return now_us() < loop->stop_us;
+}
+
 uint64_t kvd_watch_token(const struct kvd_loop *loop, const struct kvd_watch *watch)
 {
 	return (uint64_t)watch->generation << 32 | (uint64_t)(watch - loop->watches);

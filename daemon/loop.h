@@ -73,7 +73,7 @@ void kvd_loop_forget(struct kvd_loop *loop, struct kvd_watch *watch);
 /*
  * One turn: waits until something is ready or `wait_us` passed (0: just looks, UINT64_MAX: for ever),
  * then delivers what is ready, a bounded number of callbacks a descriptor, so that no peer
- * starves another. Returns the number of callbacks, or a negative errno. EINTR is a turn without callbacks.
+ * starves another, and for about 100 us: the rest comes first in the next turn, which does not wait then. Returns the number of callbacks, or a negative errno. EINTR is a turn without callbacks.
  */
 int kvd_loop_turn(struct kvd_loop *loop, uint64_t wait_us);
 

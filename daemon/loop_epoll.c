@@ -24,6 +24,10 @@ struct kvd_epoll {
 	int fd;
 	bool coarse;     /* no epoll_pwait2() here: waits are whole milliseconds */
 	uint8_t *buffer; /* max_message_bytes; every message passes through it */
+	/* [next, count) were not come to in the last turn; an edge is told only once, so they must not be lost. */
+	struct epoll_event events[EVENTS_PER_TURN];
+	int next;
+	int count;
 };
 
 static struct kvd_epoll *of_base(struct kvd_loop *base)
@@ -168,6 +172,8 @@ static int deliver(struct kvd_loop *base, uint64_t token)
 		if (ret < 0)
 			break;
 		callbacks += ret;
+		if (!kvd_delivery_goes_on(base))
+			break;
 		watch = kvd_watch_find(base, token);
 	}
 	return callbacks;
@@ -206,13 +212,24 @@ static int wait_for_events(struct kvd_epoll *loop, struct epoll_event *events, u
 
 static int epoll_turn(struct kvd_loop *base, uint64_t wait_us)
 {
-	struct epoll_event events[EVENTS_PER_TURN];
-	int count = wait_for_events(of_base(base), events, wait_us);
+	struct kvd_epoll *loop = of_base(base);
 	int callbacks = 0;
+	int ret;
 
-	for (int i = 0; i < count; i++)
-		callbacks += deliver(base, events[i].data.u64);
-	return count < 0 ? count : callbacks;
+	if (loop->next == loop->count) {
+		ret = wait_for_events(loop, loop->events, wait_us);
+		if (ret < 0)
+			return ret;
+		loop->next = 0;
+		loop->count = ret;
+	}
+	kvd_delivery_begin(base);
+	while (loop->next < loop->count) {
+		callbacks += deliver(base, loop->events[loop->next++].data.u64);
+		if (!kvd_delivery_goes_on(base))
+			break;
+	}
+	return callbacks;
 }
 
 const struct kvd_loop_ops kvd_loop_epoll_ops = {

@@ -89,11 +89,20 @@ struct kvd_loop {
 	uint32_t max_watches;
 	uint32_t max_message_bytes;
 	uint64_t turn;      /* counts deliveries of the backend; 0 before the first */
+	uint64_t stop_us;   /* when this turn's delivery ends */
 	uint64_t resume_us; /* when paused watches are armed again; UINT64_MAX: none is paused */
 };
 
 /* Bit that kvd_watch_token() leaves clear, for the backend's own use. */
 #define KVD_TOKEN_SPARE_BIT (UINT64_C(1) << 31)
+
+/*
+ * A turn delivers for so long, and ends with the callback that it is in: the rest stays where it is, in order, and is first in
+ * the next turn. begin: what is ready was taken from the kernel.
+ */
+#define KVD_DELIVER_US 100u
+void kvd_delivery_begin(struct kvd_loop *loop);
+bool kvd_delivery_goes_on(const struct kvd_loop *loop);
 
 /* Names the present life of `watch`. */
 uint64_t kvd_watch_token(const struct kvd_loop *loop, const struct kvd_watch *watch);

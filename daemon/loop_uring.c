@@ -319,7 +319,7 @@ static int on_received(struct kvd_uring *loop, struct kvd_watch *watch, const st
 
 /*
  * All completions of a turn were posted before its first callback, so one callback answers
- * every edge among them.
+ * every edge among them. One that was left for the next turn is answered once more.
  */
 static int on_polled(struct kvd_uring *loop, struct kvd_watch *watch, int result)
 {
@@ -414,7 +414,7 @@ static int uring_turn(struct kvd_loop *base, uint64_t wait_us)
 	ret = enter(loop, wait_us);
 	if (ret < 0)
 		return ret;
-	base->turn++;
+	kvd_delivery_begin(base);
 	for (unsigned left = io_uring_cq_ready(&loop->ring); left > 0; left--) {
 		struct io_uring_cqe *entry;
 		struct io_uring_cqe cqe;
@@ -424,6 +424,8 @@ static int uring_turn(struct kvd_loop *base, uint64_t wait_us)
 		cqe = *entry;
 		io_uring_cqe_seen(&loop->ring, entry);
 		callbacks += complete(loop, &cqe);
+		if (!kvd_delivery_goes_on(base))
+			break;
 	}
 	return callbacks;
 }

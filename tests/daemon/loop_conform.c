@@ -226,6 +226,6 @@ int main(int argc, char **argv)
 	}
 	kvd_loop_close(loop);
 	ret = run_message_tests() + run_watch_tests() + run_forget_tests() + run_limit_tests() +
-	      run_storm_tests();
+	      run_storm_tests() + run_time_tests();
 	return ret ? 1 : 0;
 }

@@ -76,5 +76,6 @@ int run_watch_tests(void);
 int run_forget_tests(void);
 int run_limit_tests(void);
 int run_storm_tests(void);
+int run_time_tests(void);
 
 #endif
