@@ -28,6 +28,8 @@
 
 /* How often time-outs and progress are looked at while nothing else asks for it. */
 #define IDLE_WAIT_US 250000u
+/* Sessions that a turn frees; each closes a pidfd. */
+#define SWEEP_SESSIONS 32u
 /* Descriptors beside those of sessions: loop, worker, listener, signals, log. */
 #define OTHER_WATCHES 16u
 
@@ -147,16 +149,18 @@ static bool serve_sessions(struct kvd_server *server)
 /* Nothing holds a session from one turn to the next but this list. A thousand that ended at once take several turns. */
 static void sweep(struct kvd_server *server)
 {
-	uint64_t until_us = kvd_now_us() + KVD_STRETCH_US;
 	struct kvd_session *session = server->first;
+	uint32_t left = SWEEP_SESSIONS;
 
 	if (!server->dead)
 		return;
-	while (session && kvd_now_us() < until_us) {
+	while (session && left) {
 		struct kvd_session *next = session->next;
 
-		if (session->gone)
+		if (session->gone) {
 			kvd_session_free(session);
+			left--;
+		}
 		session = next;
 	}
 	server->dead = session != NULL;
