@@ -172,25 +172,38 @@ static unsigned check(struct fake_call *call, unsigned flags)
 	return fake_capture_check_unsafe();
 }
 
-static unsigned check_early(unsigned flags)
+static bool forked(void)
+{
+	return owner && owner != getpid();
+}
+
+/* Another thread of the parent may have held the lock. */
+static void renew_lock(void)
+{
+	pthread_mutex_init(&fake_lock, NULL);
+}
+
+static unsigned check_early(enum fake_function_id function, unsigned flags)
 {
 	if (fake_settings()->stub)
 		return KVW_CUDA_STUB_LIBRARY;
-	if (owner ? owner != getpid() : !(flags & EARLY))
-		return flags & UNCOUNTED ? 0 : KVW_CUDA_NOT_INITIALIZED;
+	if (!(flags & EARLY) && (!owner || forked()))
+		return KVW_CUDA_NOT_INITIALIZED;
+	if (function == FAKE_cuInit && forked())
+		return KVW_CUDA_NOT_INITIALIZED;
 	return fake_in_host_function() && !(flags & EARLY) ? KVW_CUDA_NOT_PERMITTED : 0;
 }
 
 unsigned fake_begin(struct fake_call *call, enum fake_function_id function)
 {
 	unsigned flags = flags_of[function];
-	unsigned result = check_early(flags);
+	unsigned result = check_early(function, flags);
 
 	call->answer = 0;
 	if (result)
 		return result;
 	pthread_mutex_lock(&fake_lock);
-	if (flags & UNCOUNTED)
+	if ((flags & UNCOUNTED) || forked())
 		return 0;
 	result = count_call(function);
 	if (loses_context(result) && fake_context_current())
@@ -218,6 +231,8 @@ FAKE_ENTRY(cuInit, (unsigned flags), (flags))
 		return KVW_CUDA_INVALID_VALUE;
 	if (!fake_settings()->devices)
 		return KVW_CUDA_NO_DEVICE;
+	if (!owner)
+		pthread_atfork(NULL, NULL, renew_lock);
 	owner = getpid();
 	return 0;
 }
