@@ -131,15 +131,25 @@ int rep_pool_state_read(const struct ctl_global *global, const char *name, struc
 	return ret;
 }
 
-static bool settled(const struct rep_pool_state *state, uint64_t engines)
+uint64_t rep_pool_state_over(const struct rep_pool_state *state)
 {
-	if (state->engines > engines)
-		return false;
-	return state->engines || !(state->leased || state->draining || state->waiting);
+	return state->counters[KVW_COUNTER_sessions_ended] + state->counters[KVW_COUNTER_sessions_died] +
+	       state->counters[KVW_COUNTER_sessions_revoked];
 }
 
-int rep_pool_state_settle(const struct ctl_global *global, const char *name, uint64_t engines,
-			  struct rep_pool_state *out)
+/* An engine that holds nothing is over a moment after its end: its proof takes that long. */
+static bool settled(const struct rep_pool_state *state, const struct rep_pool_state *before, uint32_t ended)
+{
+	if (state->engines > before->engines)
+		return false;
+	if (state->engines || !state->counted)
+		return true;
+	return rep_pool_state_over(state) - rep_pool_state_over(before) >= ended &&
+	       !(state->leased || state->draining || state->waiting);
+}
+
+int rep_pool_state_settle(const struct ctl_global *global, const char *name,
+			  const struct rep_pool_state *before, uint32_t ended, struct rep_pool_state *out)
 {
 	uint64_t deadline_ns = kvw_deadline_ns(global->timeout_ms);
 	struct rep_pool_state state = {0};
@@ -148,7 +158,7 @@ int rep_pool_state_settle(const struct ctl_global *global, const char *name, uin
 
 	if (ret)
 		return ret;
-	while (!(ret = read_with(admin, name, &state)) && !settled(&state, engines) &&
+	while (!(ret = read_with(admin, name, &state)) && !settled(&state, before, ended) &&
 	       kvw_now_ns() < deadline_ns)
 		poll(NULL, 0, SETTLE_POLL_MS);
 	ctl_admin_close(admin);

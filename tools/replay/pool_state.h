@@ -32,11 +32,13 @@ struct rep_pool_state {
 
 /* Pool `name`, NULL: the only one. 0 or a negative error, told. */
 int rep_pool_state_read(const struct ctl_global *global, const char *name, struct rep_pool_state *out);
+/* Engines of it that ended, and of which nothing is left. */
+uint64_t rep_pool_state_over(const struct rep_pool_state *state);
 /*
- * The same once at most `engines` are attached and, with none, nothing is leased or waits; or as it is after
- * the global timeout.
+ * The same once no more engines are attached than `before` and, with none, `ended` more are over and nothing
+ * is leased or waits; or as it is after the global timeout.
  */
-int rep_pool_state_settle(const struct ctl_global *global, const char *name, uint64_t engines,
-			  struct rep_pool_state *out);
+int rep_pool_state_settle(const struct ctl_global *global, const char *name,
+			  const struct rep_pool_state *before, uint32_t ended, struct rep_pool_state *out);
 
 #endif

@@ -257,18 +257,18 @@ static int compute_ideal(const struct rep_run *run, const struct rep_pool_state 
 	return ret ? CTL_FAULT : CTL_OK;
 }
 
-static uint64_t sessions_over(const struct rep_pool_state *state)
-{
-	return state->counters[KVW_COUNTER_sessions_ended] + state->counters[KVW_COUNTER_sessions_died] +
-	       state->counters[KVW_COUNTER_sessions_revoked];
-}
-
 /* Whether the daemon's counters grew by this replay alone: no engine but ours was there, or came and went. */
 static bool is_alone(const struct rep_run *run, const struct rep_pool_state *before,
 		     const struct rep_pool_state *after)
 {
 	return before->counted && !before->engines && !after->engines &&
-	       sessions_over(after) - sessions_over(before) == run->engines;
+	       rep_pool_state_over(after) - rep_pool_state_over(before) == run->engines;
+}
+
+/* Engines that failed may never have attached. NULL: there was one, and it is this process. */
+static bool all_ran(const struct rep_fleet *fleet)
+{
+	return !fleet || !(fleet->interrupted || fleet->engines_failed);
 }
 
 /* Everything between two looks at the daemon's counters. */
@@ -277,9 +277,12 @@ static int run_counted(struct rep_run *run, struct rep_report *report)
 	const struct rep_options *options = run->options;
 	uint64_t began_ns = kvw_now_ns();
 	int code = run_engines(run, report);
+	uint32_t ended = 0;
 
 	report->wall_s = (double)(kvw_now_ns() - began_ns) / 1e9;
-	if (rep_pool_state_settle(&options->global, options->pool, report->before.engines, &report->after))
+	if (!code && all_ran(report->fleet))
+		ended = run->engines;
+	if (rep_pool_state_settle(&options->global, options->pool, &report->before, ended, &report->after))
 		return CTL_DAEMON;
 	report->counted = is_alone(run, &report->before, &report->after);
 	report->block_bytes = atomic_load(&run->shared->block_bytes);
