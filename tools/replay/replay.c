@@ -266,7 +266,7 @@ static bool is_alone(const struct rep_run *run, const struct rep_pool_state *bef
 }
 
 /* Engines that failed may never have attached. NULL: there was one, and it is this process. */
-static bool all_ran(const struct rep_fleet *fleet)
+static bool all_ran(const struct rep_fleet_result *fleet)
 {
 	return !fleet || !(fleet->interrupted || fleet->engines_failed);
 }
