@@ -116,14 +116,30 @@ void kvc_row_append(struct kvp_seq *seq, uint32_t count)
 	kvc_row_set_blocks(seq, i);
 }
 
+static bool is_pools(const struct kvc_cell *cell)
+{
+	return cell->flags & (KVC_CELL_MATCHED | KVC_CELL_PUBLISHED) && !(cell->flags & KVC_CELL_DUPLICATE);
+}
+
 void kvc_row_give(struct kvp_seq *seq, uint32_t index)
 {
 	const struct kvc_cell *cell = &kvc_row_cells(seq->client, seq->row)[index];
-	bool pools =
-		cell->flags & (KVC_CELL_MATCHED | KVC_CELL_PUBLISHED) && !(cell->flags & KVC_CELL_DUPLICATE);
 
-	if (!pools)
+	if (!is_pools(cell))
 		kvc_lease_give(kvc_seq_engine(seq), cell->id, seq->last_timeline, seq->last_step);
+}
+
+bool kvc_row_frees_from(const struct kvp_seq *seq, uint32_t from)
+{
+	const struct kvc_cell *cells = kvc_row_cells(seq->client, seq->row);
+	uint32_t i;
+
+	if (kvc_reached(kvc_seq_engine(seq), seq->last_timeline) < seq->last_step)
+		return false;
+	for (i = from; i < seq->blocks; i++)
+		if (!is_pools(&cells[i]))
+			return true;
+	return false;
 }
 
 int kvc_enter_seq(const struct kvp_seq *seq)

@@ -5,6 +5,7 @@
 #ifndef KVPOOL_LIBCLIENT_ROWS_H
 #define KVPOOL_LIBCLIENT_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kvp_client;
@@ -27,6 +28,8 @@ int kvc_row_grant(struct kvp_client *client, uint32_t row, uint32_t index, const
 void kvc_row_append(struct kvp_seq *seq, uint32_t count);
 /* Gives up the row's own block at `index`, if the block there is ours: with the sequence's last use. */
 void kvc_row_give(struct kvp_seq *seq, uint32_t index);
+/* Whether giving up the row's blocks from `from` on makes one free at once. */
+bool kvc_row_frees_from(const struct kvp_seq *seq, uint32_t from);
 /* Says how much room `blocks` blocks are. */
 void kvc_row_set_blocks(struct kvp_seq *seq, uint32_t blocks);
 

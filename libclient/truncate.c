@@ -88,15 +88,16 @@ static int post_truncate(struct kvp_seq *seq, uint32_t keep)
 }
 
 /* The daemon reads ids and hashes of the row when it takes a PUBLISH: until then they stay. */
-static int check_cut(const struct kvp_seq *seq, bool fresh)
+static int check_cut(const struct kvp_seq *seq, uint32_t keep, bool fresh)
 {
 	if (kvc_seq_row(seq)->pending)
 		return kvc_fail(KVP_EBACKLOG, "a publish of what is to be cut is still on its way: "
 					      "kvp_sync(), then truncate again");
-	if (fresh && !kvc_seq_engine(seq)->lease.free_count)
+	if (fresh && !kvc_seq_engine(seq)->lease.free_count && !kvc_row_frees_from(seq, keep))
 		return kvc_fail(KVP_ELEASE,
-				"the cut goes through a published block and the lease has none to "
-				"take its place: kvp_lease_wait(), then truncate again");
+				"the cut goes through a published block, and neither the lease nor "
+				"what is cut has one to take its place: kvp_lease_wait(), then "
+				"truncate again");
 	return 0;
 }
 
@@ -105,7 +106,7 @@ static int cut_published(struct kvp_seq *seq, uint32_t tokens)
 	uint32_t keep = tokens / seq->block_tokens;
 	bool fresh = tokens % seq->block_tokens != 0;
 	uint32_t posted = kvc_seq_row(seq)->posted;
-	int ret = check_cut(seq, fresh);
+	int ret = check_cut(seq, keep, fresh);
 
 	if (!ret)
 		ret = post_truncate(seq, keep);

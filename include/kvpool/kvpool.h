@@ -277,8 +277,8 @@ KVP_API KVP_MUST_CHECK int kvp_seq_settle_hashed(struct kvp_seq *seq, uint32_t a
 /*
  * Cuts the sequence to `tokens` (<= settled); staged becomes the same, blocks behind are given up. A published block is immutable: when the cut
  * goes through one, its reference is dropped, settled becomes the block's beginning (kvp_seq_info()), and a fresh block is leased in its
- * place, for the caller to write again from there (-KVP_ELEASE when there is none). -KVP_EBACKLOG: the ring is full, or the block's publish is still on
- * its way: kvp_sync(), then again. Both change nothing.
+ * place, for the caller to write again from there (-KVP_ELEASE when neither the lease nor what is cut has one). -KVP_EBACKLOG: the ring is full, or
+ * the block's publish is still on its way: kvp_sync(), then again. Both change nothing.
  */
 KVP_API KVP_MUST_CHECK int kvp_seq_truncate(struct kvp_seq *seq, uint32_t tokens);
 /* A second sequence with the same tokens up to the last full block; waits for the daemon. */

@@ -352,6 +352,35 @@ static void truncate_through_a_published_block_starts_again_at_its_beginning(voi
 	fixture_close(fixture);
 }
 
+/* Nothing stays in this lease, so the cut itself must bring the fresh block. */
+static void truncate_takes_the_fresh_block_from_what_it_cuts(void **state)
+{
+	const struct kvp_attach_params params = {
+		.size = sizeof(params), .max_seqs = 4, .max_seq_tokens = 64, .flags = KVP_ATTACH_LEASE_MARKS};
+	struct fixture *fixture = fixture_open(NULL, &params);
+	struct kvp_seq *seq = fixture_seq(fixture, 100, 9, 0, 0);
+	int32_t behind;
+
+	(void)state;
+	fixture_advance(fixture, seq, 100, 9);
+	assert_ok(kvp_sync(fixture->client, WAIT_MS));
+	assert_int_equal(fixture_info(seq).committed, 8);
+	assert_int_equal(fixture_lease(fixture).blocks, 0);
+	behind = fixture_block(seq, 2).id;
+	assert_ok(kvp_seq_truncate(seq, 6));
+	assert_int_equal(fixture_info(seq).settled, 4);
+	assert_int_equal(fixture_info(seq).blocks, 2);
+	assert_int_equal(fixture_block(seq, 1).id, behind);
+	/* Now that one is published too, and there is nothing else. */
+	fixture_advance(fixture, seq, 500, 4);
+	assert_ok(kvp_sync(fixture->client, WAIT_MS));
+	assert_int_equal(fixture_info(seq).committed, 8);
+	assert_error(kvp_seq_truncate(seq, 6), KVP_ELEASE);
+	assert_int_equal(fixture_info(seq).settled, 8);
+	assert_ok(kvp_seq_close(seq));
+	fixture_close(fixture);
+}
+
 static void truncate_waits_for_the_answer_to_the_publish_of_what_it_cuts(void **state)
 {
 	struct fixture *fixture = fixture_open(&lease_of_8, NULL);
@@ -609,6 +638,7 @@ int main(void)
 		cmocka_unit_test(coming_blocks_become_ready_or_lost),
 		cmocka_unit_test(truncate_above_the_published_part_gives_blocks_up),
 		cmocka_unit_test(truncate_through_a_published_block_starts_again_at_its_beginning),
+		cmocka_unit_test(truncate_takes_the_fresh_block_from_what_it_cuts),
 		cmocka_unit_test(truncate_waits_for_the_answer_to_the_publish_of_what_it_cuts),
 		cmocka_unit_test(fork_starts_at_the_last_full_block_and_shares_it),
 		cmocka_unit_test(a_full_ring_delays_publishing_and_refuses_closes_without_losing_anything),
