@@ -62,7 +62,8 @@ static void add_engine(const struct kvd_session *session, struct kvw_item_CLIENT
 {
 	struct kvd_attachment *attachment = session->attachment;
 	const struct kvd_engine *engine = attachment->engine;
-	int ring = session->state == KVD_SESSION_ATTACHED ? kvw_ring_waiting(&attachment->requests) : 0;
+	bool served = session->state == KVD_SESSION_ATTACHED && attachment->live;
+	int ring = served ? kvw_ring_waiting(&attachment->requests) : 0;
 
 	item->engine = engine->engine;
 	item->pool = kvw_text_of(attachment->pool->config->name);

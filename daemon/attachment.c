@@ -2,8 +2,8 @@
 /*
  * A session's memory by way of the worker, and the look at its timelines.
  *
- * Who owns a kvd_attach_memory: from make() to `done`, the worker's job; then the session, until drop();
- * then the worker's job again.
+ * Who owns a kvd_attach_memory: from make() or guard() to `done`, the worker's job; then the session, until
+ * drop(); then the worker's job again.
  */
 #include "attachment.h"
 
@@ -104,6 +104,26 @@ int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_pl
 	return 0;
 }
 
+static int run_guard(void *arg, const _Atomic int *cancel)
+{
+	const struct kvd_attach_memory *memory = arg;
+	int ret = kvd_segment_guard(&memory->channel);
+
+	(void)cancel;
+	return ret ? ret : kvd_segment_guard(&memory->timelines);
+}
+
+int kvd_attach_memory_guard(struct kvd_attach_memory *memory)
+{
+	struct kvd_server *server = memory->server;
+	int ret = kvd_worker_submit(server->workers[KVD_WORKER_SEGMENTS].worker, "guard an engine's segments",
+				    run_guard, made, memory);
+
+	if (!ret)
+		memory->done = false;
+	return ret;
+}
+
 void kvd_attach_memory_drop(struct kvd_attach_memory *memory)
 {
 	struct kvd_server *server;
@@ -143,6 +163,8 @@ void kvd_attachment_latch_one(struct kvd_attachment *attachment, uint32_t timeli
 {
 	struct kvw_timelines *timelines = attachment->memory->timelines.memory;
 
+	if (!attachment->live)
+		return;
 	kvd_engine_latch(attachment->engine, timeline,
 			 atomic_load_explicit(&timelines->line[timeline].step, memory_order_acquire));
 }

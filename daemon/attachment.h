@@ -36,7 +36,7 @@ struct kvd_attach_memory {
 	struct kvd_segment channel;
 	struct kvd_segment timelines;
 	struct kvd_scratch scratch;
-	/* While it is being made. */
+	/* While it is being made, and again while it is being guarded. */
 	bool done;
 	bool abandoned; /* its session has ended meanwhile */
 	int result;
@@ -62,7 +62,9 @@ struct kvd_attachment {
 	struct kvw_ring requests;
 	struct kvw_ring completions;
 	uint32_t segments_sent;
-	bool posted; /* completions that the client was not woken for yet */
+	bool guarding; /* MAPPED has come */
+	bool live;     /* and was carried out: from now on channel and timelines may be looked at */
+	bool posted;   /* completions that the client was not woken for yet */
 	struct kvd_verb verb;
 };
 
@@ -79,6 +81,8 @@ static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd
 /* Has the worker make it; `done` and `result` tell. -EAGAIN: the worker's queue is full. -ENOMEM. */
 int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_plan *plan,
 			   struct kvd_attach_memory **out);
+/* Has the worker guard channel and timelines; `done` and `result` tell again. -EAGAIN. */
+int kvd_attach_memory_guard(struct kvd_attach_memory *memory);
 /* Has the worker unmake it, also one that is still being made. NULL is a no-op. */
 void kvd_attach_memory_drop(struct kvd_attach_memory *memory);
 /* Tries again for those that found the worker's queue full. */

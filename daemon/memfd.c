@@ -48,6 +48,11 @@ err_close:
 	return ret;
 }
 
+int kvd_memfd_seal_size(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0 ? -errno : 0;
+}
+
 int kvd_memfd_seal(int fd, int more)
 {
 	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | more) < 0 ? -errno : 0;

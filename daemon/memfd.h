@@ -11,6 +11,8 @@
 
 /* `flags` on top of CLOEXEC, ALLOW_SEALING and NOEXEC_SEAL (dropped on kernels before 6.3). Negative errno. */
 int kvd_memfd_create(const char *name, unsigned flags, uint64_t bytes, int *out_fd);
+/* F_ADD_SEALS: SHRINK and GROW; more may follow. */
+int kvd_memfd_seal_size(int fd);
 /* F_ADD_SEALS: SHRINK, GROW, `more`, and SEAL last. */
 int kvd_memfd_seal(int fd, int more);
 /* An open file description of its own, O_CLOEXEC, by /proc/self/fd. `access`: O_RDONLY or O_RDWR. */

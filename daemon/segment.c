@@ -47,7 +47,8 @@ static int map(int fd, uint64_t bytes, enum kvd_segment_access access, void **ou
 static int seal(struct kvd_segment *segment, enum kvd_segment_access access)
 {
 	bool ours = access == KVD_SEGMENT_READ || access == KVD_SEGMENT_ANSWERS;
-	int ret = kvd_memfd_seal(segment->fd, ours ? F_SEAL_FUTURE_WRITE : 0);
+	int ret = access == KVD_SEGMENT_SHARED ? kvd_memfd_seal_size(segment->fd)
+					       : kvd_memfd_seal(segment->fd, ours ? F_SEAL_FUTURE_WRITE : 0);
 
 	if (!ret && ours)
 		ret = kvd_memfd_reopen(segment->fd, O_RDONLY, &segment->send_fd);
@@ -76,6 +77,13 @@ int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access
 	}
 	*out = segment;
 	return 0;
+}
+
+int kvd_segment_guard(const struct kvd_segment *segment)
+{
+	int ret = kvd_memfd_seal(segment->fd, F_SEAL_FUTURE_WRITE);
+
+	return ret ? ret : populate(segment->memory, segment->bytes);
 }
 
 void kvd_segment_destroy(struct kvd_segment *segment)

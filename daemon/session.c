@@ -93,11 +93,12 @@ static bool ring_passed(const struct kvd_session *session, uint32_t mark)
 
 int kvd_session_mark(struct kvd_session *session, uint32_t *out_mark)
 {
-	int waiting = kvw_ring_waiting(&session->attachment->requests);
+	struct kvd_attachment *attachment = session->attachment;
+	int waiting = attachment->live ? kvw_ring_waiting(&attachment->requests) : 0;
 
 	if (waiting < 0)
 		return waiting;
-	*out_mark = session->attachment->requests.own + (uint32_t)waiting;
+	*out_mark = attachment->requests.own + (uint32_t)waiting;
 	return 0;
 }
 
@@ -376,7 +377,7 @@ static bool serve_engine(struct kvd_session *session, uint64_t until_us)
 	kvd_attachment_latch(attachment, false);
 	more = !kvd_engine_progress(attachment->engine, KVD_STRETCH_BLOCKS);
 	kvd_turn_part(&session->server->clock, "a ring");
-	return kvd_verbs_serve(session, until_us) || more;
+	return (attachment->live && kvd_verbs_serve(session, until_us)) || more;
 }
 
 bool kvd_session_work(struct kvd_session *session, uint64_t until_us)

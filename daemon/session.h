@@ -124,6 +124,8 @@ int kvd_request_attach(struct kvd_session *session, const struct kvw_envelope *r
 		       const union kvw_any *message);
 int kvd_request_fds(struct kvd_session *session, const struct kvw_envelope *request,
 		    const union kvw_any *message);
+int kvd_request_mapped(struct kvd_session *session, const struct kvw_envelope *request,
+		       const union kvw_any *message);
 int kvd_request_drain(struct kvd_session *session, const struct kvw_envelope *request,
 		      const union kvw_any *message);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FDS: the client pulls its descriptors, in order, each once. DRAIN: the ring is consumed up to a point.
+ * FDS: the client pulls its descriptors, in order, each once. MAPPED: it has mapped them. DRAIN: the ring is consumed up to a point.
  *
  * Descriptors in flight count against the daemon's user, so a session may have one message of them unread.
  */
@@ -96,6 +96,49 @@ int kvd_request_fds(struct kvd_session *session, const struct kvw_envelope *requ
 	return 0;
 }
 
+/* 1: the worker is at it, or its queue is full. */
+static int guard(struct kvd_session *session, const struct kvw_envelope *request)
+{
+	struct kvd_attachment *attachment = session->attachment;
+	int ret = kvd_attach_memory_guard(attachment->memory);
+
+	attachment->guarding = !ret;
+	if (!ret || ret == -EAGAIN)
+		return 1;
+	kvd_session_refuse(session, request, ret, "channel and timelines can't be sealed: %s",
+			   strerror(-ret));
+	return 0;
+}
+
+int kvd_request_mapped(struct kvd_session *session, const struct kvw_envelope *request,
+		       const union kvw_any *message)
+{
+	struct kvd_attachment *attachment = session->attachment;
+	const struct kvw_msg_MAPPED_OK reply = {.unused = 0};
+
+	(void)message;
+	if (attachment->live || attachment->segments_sent < KVD_ATTACH_SEGMENTS) {
+		kvd_session_refuse(session, request, -KVP_ESTATE,
+				   "MAPPED is said once, when all of %u segments were pulled; %" PRIu32
+				   " were",
+				   KVD_ATTACH_SEGMENTS, attachment->segments_sent);
+		return 0;
+	}
+	if (!attachment->guarding)
+		return guard(session, request);
+	if (!attachment->memory->done)
+		return 1;
+	if (attachment->memory->result) {
+		kvd_session_violate(session, request, attachment->memory->result,
+				    "its channel and timelines can't be sealed: %s",
+				    strerror(-attachment->memory->result));
+		return 0;
+	}
+	attachment->live = true;
+	kvd_session_reply(session, request, &reply);
+	return 0;
+}
+
 /* Called when the ring is consumed up to the tail that stood when the request came. */
 int kvd_request_drain(struct kvd_session *session, const struct kvw_envelope *request,
 		      const union kvw_any *message)
@@ -103,7 +146,10 @@ int kvd_request_drain(struct kvd_session *session, const struct kvw_envelope *re
 	uint32_t head = session->attachment->requests.own;
 	const struct kvw_msg_DRAIN_OK reply = {.head = head};
 
-	if (message->DRAIN.tail > UINT32_MAX || (int32_t)(head - (uint32_t)message->DRAIN.tail) < 0)
+	if (!session->attachment->live)
+		kvd_session_refuse(session, request, -KVP_ESTATE,
+				   "DRAIN before MAPPED: the ring is not looked at");
+	else if (message->DRAIN.tail > UINT32_MAX || (int32_t)(head - (uint32_t)message->DRAIN.tail) < 0)
 		kvd_session_refuse(session, request, -EINVAL,
 				   "DRAIN names tail %" PRIu64 ", but nothing was posted after %" PRIu32,
 				   message->DRAIN.tail, head);

@@ -56,11 +56,16 @@ static void close_socket(struct kvd_session *session)
 	server->connections--;
 }
 
-/* Told by a word of the channel: the client looks at it before it gives a step's result away. */
+/*
+ * Told by a word of the channel: the client looks at it before it gives a step's result away. One that never
+ * said that it has mapped it has no step.
+ */
 static void tell_revoked(struct kvd_attachment *attachment)
 {
 	struct kvw_channel_header *channel = kvd_attachment_channel(attachment);
 
+	if (!attachment->live)
+		return;
 	atomic_store_explicit(&channel->revoked, -KVP_EREVOKED, memory_order_release);
 	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
 	kvw_futex_wake(&channel->completion_futex);

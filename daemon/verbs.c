@@ -213,6 +213,8 @@ bool kvd_verbs_ready(struct kvd_session *session)
 {
 	struct kvd_attachment *attachment = session->attachment;
 
+	if (!attachment->live)
+		return false;
 	if (attachment->verb.ops)
 		return true;
 	return kvw_ring_waiting(&attachment->requests) != 0 && kvw_ring_space(&attachment->completions) != 0;

@@ -293,6 +293,9 @@ static inline uint64_t kvw_answers_bytes(uint32_t answers)
 /* ------------------------------------------------------------------ channel and timelines */
 
 /*
+ * Both are sealed with F_SEAL_FUTURE_WRITE once the client says that it has mapped them (MAPPED): its mappings stay writable, but no
+ * hole can be punched any more, on whose end a load of the daemon's loop would wait. Until then the daemon does not look at them.
+ *
  * Request ring: the client posts, the daemon consumes. Completion ring: the reverse. Indices are free-running
  * u32; tail is released by the producer after the record, head by the consumer after its copy.
  */

@@ -220,10 +220,11 @@ static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
 	return check_announced(client, announced);
 }
 
-/* The conversation from ATTACH to the last mapped segment. */
+/* The conversation from ATTACH to the last mapped segment. The daemon looks at the ring when it is told of that. */
 static int become_engine(struct kvp_client *client, const struct kvc_plan *plan, struct kvc_engine *engine,
 			 uint64_t deadline_ns)
 {
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
 	struct kvw_msg_ATTACH request;
 	struct announced announced;
 	union kvw_any answer;
@@ -238,7 +239,10 @@ static int become_engine(struct kvp_client *client, const struct kvc_plan *plan,
 		ret = read_answer(client, engine, &answer.ATTACH_OK, &announced);
 	while (!ret && pulled < announced.count)
 		ret = pull_some(client, engine, &announced, deadline_ns, &pulled);
-	return ret ? ret : check_headers(client);
+	if (!ret)
+		ret = check_headers(client);
+	return ret ? ret
+		   : kvc_control_call(client, deadline_ns, KVW_MSG_MAPPED, &mapped, &answer, NULL, NULL);
 }
 
 /* The pool's geometry, once the pool is ready. */

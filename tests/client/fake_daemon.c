@@ -259,6 +259,10 @@ static void answer(struct fake_daemon *fake, const struct kvw_envelope *envelope
 	case KVW_MSG_ATTACH:
 		answer_attach(fake, envelope->sequence, &message->ATTACH);
 		return;
+	case KVW_MSG_MAPPED:
+		out.MAPPED_OK = (struct kvw_msg_MAPPED_OK){.unused = 0};
+		reply(fake, KVW_MSG_MAPPED_OK, envelope->sequence, &out, NULL, 0);
+		return;
 	case KVW_MSG_FDS:
 		answer_fds(fake, envelope->sequence, message->FDS.first);
 		return;

@@ -67,6 +67,9 @@ static void no_descriptor_can_resize_or_unseal(void **state)
 		struct kvd_segment segment = make(kinds[i]);
 		int again = open_again(segment.send_fd, O_RDWR);
 
+		if (kinds[i] == KVD_SEGMENT_SHARED)
+			assert_int_equal(kvd_segment_guard(&segment), 0);
+
 		assert_true(again >= 0);
 		assert_int_equal(ftruncate(again, BYTES - 4096), -1);
 		assert_int_equal(errno, EPERM);
@@ -170,6 +173,40 @@ static void a_shared_segment_is_present_and_written_by_both(void **state)
 	((uint8_t *)segment.memory)[6] = 10;
 	assert_int_equal(client[6], 10);
 	munmap(client, BYTES);
+	kvd_segment_destroy(&segment);
+}
+
+/* What was taken away before is back, and what is there stays; the client goes on writing by the mapping that it had. */
+static void a_guarded_segment_keeps_its_pages(void **state)
+{
+	struct kvd_segment segment = make(KVD_SEGMENT_SHARED);
+	uint8_t *client = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, segment.send_fd, 0);
+
+	(void)state;
+	assert_ptr_not_equal(client, MAP_FAILED);
+	assert_int_equal(fallocate(segment.send_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES), 0);
+	assert_int_equal(kvd_segment_guard(&segment), 0);
+	must_be_present(&segment);
+	assert_int_equal(fallocate(segment.send_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES),
+			 -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(madvise(client, BYTES, MADV_REMOVE), -1);
+	client[5] = 9;
+	assert_int_equal(((uint8_t *)segment.memory)[5], 9);
+	assert_ptr_equal(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, segment.send_fd, 0),
+			 MAP_FAILED);
+	munmap(client, BYTES);
+	kvd_segment_destroy(&segment);
+}
+
+/* Sealed by its client, it can't be guarded. */
+static void a_segment_that_its_client_has_sealed_is_not_guarded(void **state)
+{
+	struct kvd_segment segment = make(KVD_SEGMENT_SHARED);
+
+	(void)state;
+	assert_int_equal(fcntl(segment.send_fd, F_ADD_SEALS, F_SEAL_SEAL), 0);
+	assert_int_equal(kvd_segment_guard(&segment), -EPERM);
 	kvd_segment_destroy(&segment);
 }
 
@@ -320,6 +357,8 @@ int main(void)
 		cmocka_unit_test(read_segments_are_written_by_the_daemon_alone),
 		cmocka_unit_test(opening_a_read_segment_again_does_not_make_it_writable),
 		cmocka_unit_test(a_shared_segment_is_present_and_written_by_both),
+		cmocka_unit_test(a_guarded_segment_keeps_its_pages),
+		cmocka_unit_test(a_segment_that_its_client_has_sealed_is_not_guarded),
 		cmocka_unit_test(the_mapping_is_not_inherited),
 		cmocka_unit_test(answers_are_present_and_stay_so),
 		cmocka_unit_test(reads_stay_inside),

@@ -36,6 +36,7 @@ static struct kvw_msg_ATTACH any_attach(struct script *script)
 		.hash_bytes = script_number(script),
 		.slots = script_number(script),
 		.slot_bytes = script_u8(script) * 2048u,
+		.answers = INPROCESS_ANSWERS_WANTED,
 		.drafts = script_number(script),
 		.lease_set = script_u8(script) % 2,
 		.lease_low = script_number(script),
@@ -48,10 +49,10 @@ static struct kvw_msg_ATTACH any_attach(struct script *script)
 /* A well-formed request with fields of the script. */
 static void send_request(struct inprocess_client *client, struct script *script)
 {
-	static const uint32_t types[] = {KVW_MSG_HELLO,  KVW_MSG_POOL,    KVW_MSG_ATTACH,   KVW_MSG_FDS,
-					 KVW_MSG_DRAIN,  KVW_MSG_STATUS,  KVW_MSG_POOLS,    KVW_MSG_CLIENTS,
-					 KVW_MSG_BLOCKS, KVW_MSG_PROBE,   KVW_MSG_CHECK,    KVW_MSG_FLUSH,
-					 KVW_MSG_ERROR,  KVW_MSG_POOL_OK, KVW_MSG_STATUS_OK};
+	static const uint32_t types[] = {KVW_MSG_HELLO,  KVW_MSG_POOL,    KVW_MSG_ATTACH,    KVW_MSG_FDS,
+					 KVW_MSG_DRAIN,  KVW_MSG_STATUS,  KVW_MSG_POOLS,     KVW_MSG_CLIENTS,
+					 KVW_MSG_BLOCKS, KVW_MSG_PROBE,   KVW_MSG_CHECK,     KVW_MSG_FLUSH,
+					 KVW_MSG_ERROR,  KVW_MSG_POOL_OK, KVW_MSG_STATUS_OK, KVW_MSG_MAPPED};
 	uint32_t type = types[script_u8(script) % (sizeof(types) / sizeof(types[0]))];
 	union kvw_any message;
 

@@ -192,6 +192,7 @@ void fuzz_attach(struct fuzz_client *client)
 						 .slots = 2,
 						 .slot_bytes = KVW_PAGE_BYTES};
 	const struct kvw_msg_FDS pull = {.first = 0};
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
 	struct kvw_item_SEGMENT segment;
 	union kvw_any answer;
 	int i = 0;
@@ -202,6 +203,7 @@ void fuzz_attach(struct fuzz_client *client)
 	ask(client, KVW_MSG_FDS, &pull, &answer);
 	require(!kvw_tables_layout(&params, &client->layout), "the tables can't be laid out");
 	map(client);
+	ask(client, KVW_MSG_MAPPED, &mapped, &answer);
 }
 
 void fuzz_send(struct fuzz_client *client, const uint8_t *bytes, size_t length)

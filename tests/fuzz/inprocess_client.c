@@ -172,6 +172,7 @@ static void *map_one(struct inprocess_client *client, int segment)
 void inprocess_map(struct inprocess_client *client)
 {
 	const struct kvw_msg_FDS request = {.first = 0};
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
 	struct kvw_channel_header *channel;
 	int segment;
 
@@ -187,6 +188,9 @@ void inprocess_map(struct inprocess_client *client)
 		if (!client->memory[segment])
 			return;
 	}
+	inprocess_send_message(client, KVW_MSG_MAPPED, &mapped);
+	if (inprocess_await(client) != KVW_MSG_MAPPED_OK)
+		return;
 	channel = (struct kvw_channel_header *)(void *)client->memory[INPROCESS_CHANNEL];
 	kvw_ring_init(&client->requests, &channel->requests,
 		      client->memory[INPROCESS_CHANNEL] + KVW_CHANNEL_REQUESTS);

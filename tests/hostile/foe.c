@@ -175,6 +175,7 @@ static bool is_read_only(int segment)
 int kvt_foe_map(struct kvt_foe *foe)
 {
 	const struct kvw_msg_FDS request = {.first = 0};
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
 	struct kvt_raw *raw = &foe->raw;
 	struct kvw_channel_header *channel;
 	int i;
@@ -196,7 +197,7 @@ int kvt_foe_map(struct kvt_foe *foe)
 	channel = kvt_channel(raw);
 	kvw_ring_init(&raw->requests, &channel->requests, (uint8_t *)channel + KVW_CHANNEL_REQUESTS);
 	kvw_ring_init(&raw->completions, &channel->completions, (uint8_t *)channel + KVW_CHANNEL_COMPLETIONS);
-	return 0;
+	return foe->silent ? 0 : kvt_foe_ask(foe, KVW_MSG_MAPPED, &mapped);
 }
 
 bool kvt_foe_open(struct kvt_foe *foe, const struct kvw_msg_ATTACH *attach)

@@ -27,6 +27,7 @@ struct kvt_foe {
 	uint32_t answer_ms;  /* how long an answer is waited for */
 	bool thorough;       /* a long run: time-outs of the daemon may be waited for */
 	bool stranger;       /* no administrator */
+	bool silent;         /* it does not say what it has mapped */
 	bool ended;          /* the end of file was seen */
 	int error;           /* of the last message that was read, 0 when that was no ERROR */
 	uint64_t answered;   /* the sequence of the last message that was read */

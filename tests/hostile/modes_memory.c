@@ -27,7 +27,7 @@
 static const char *const segment_names[KVT_SEGMENTS] = {"directory", "tables",  "channel", "timelines",
 							"doorbell",  "answers", "pool"};
 
-/* What a client may write, and so fill and punch: the directory and the answers it may not. */
+/* What a client may write, and so fill: the directory and the answers it may not. */
 static const int writable_segments[] = {KVT_TABLES, KVT_CHANNEL, KVT_TIMELINES, KVT_POOL};
 
 /* A few records, so that the daemon uses what was just spoilt. */
@@ -137,6 +137,19 @@ static void punch_all(const struct holder *holder)
 	fallocate(holder->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, holder->bytes);
 }
 
+/* What the daemon looks at by a mapping. */
+static void must_be_guarded(struct kvt_foe *foe)
+{
+	static const int guarded[] = {KVT_CHANNEL, KVT_TIMELINES};
+	uint32_t i;
+
+	for (i = 0; i < 2; i++)
+		if (!fallocate(foe->raw.fds[guarded[i]], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			       KVW_PAGE_BYTES) ||
+		    !madvise(foe->raw.memory[guarded[i]], KVW_PAGE_BYTES, MADV_REMOVE))
+			kvt_foe_breach(foe, "a hole was punched into the %s", segment_names[guarded[i]]);
+}
+
 static void *hold_on(void *arg)
 {
 	struct holder *holder = arg;
@@ -174,16 +187,22 @@ void kvt_mode_held_inode(struct kvt_foe *foe)
 	let_go(&holder);
 }
 
-/* By several threads, so that a hole is being punched at any time. */
+/*
+ * By several threads, so that a hole is being punched at any time. Half of the sessions never say that they have mapped their channel,
+ * and can go on punching it.
+ */
 void kvt_mode_punched_always(struct kvt_foe *foe)
 {
 	struct holder holder = {.work = punch_all};
 
 	kvt_foe_begin(foe, PUNCHED_STRETCH_MS);
+	if (!foe->silent)
+		must_be_guarded(foe);
 	hold(&holder, foe, writable_segments[foe->row->sessions % 4], HOLDERS);
 	while (kvt_foe_goes_on(foe))
 		keep_it_busy(foe);
 	let_go(&holder);
+	foe->silent = kvt_foe_pick(foe, 2);
 }
 
 /* -------------------------------------------------------------- locks */

@@ -175,7 +175,7 @@ static void map_segment(struct kvt_raw *raw, enum kvt_segment segment, int prote
 	assert_ptr_not_equal(raw->memory[segment], MAP_FAILED);
 }
 
-void kvt_raw_map(struct kvt_raw *raw)
+void kvt_raw_map_silently(struct kvt_raw *raw)
 {
 	const struct kvw_msg_FDS request = {.first = 0};
 	struct kvw_channel_header *channel;
@@ -196,6 +196,14 @@ void kvt_raw_map(struct kvt_raw *raw)
 		      (uint8_t *)raw->memory[KVT_CHANNEL] + KVW_CHANNEL_REQUESTS);
 	kvw_ring_init(&raw->completions, &channel->completions,
 		      (uint8_t *)raw->memory[KVT_CHANNEL] + KVW_CHANNEL_COMPLETIONS);
+}
+
+void kvt_raw_map(struct kvt_raw *raw)
+{
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
+
+	kvt_raw_map_silently(raw);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_MAPPED, &mapped), 0);
 }
 
 static void drop_segment(struct kvt_raw *raw, int segment)

@@ -79,8 +79,10 @@ struct kvw_msg_ATTACH kvt_attach_message(void);
 int kvt_raw_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attach);
 /* Takes what an ATTACH_OK in `answer` says. */
 void kvt_raw_take_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attach);
-/* Pulls all descriptors and maps what can be mapped. */
+/* Pulls all descriptors and maps what can be mapped; then says so. */
 void kvt_raw_map(struct kvt_raw *raw);
+/* All but the last. */
+void kvt_raw_map_silently(struct kvt_raw *raw);
 /* Unmaps the pool and closes its descriptor: from then on the daemon can prove that it is gone. */
 void kvt_raw_unmap_pool(struct kvt_raw *raw);
 /* hello, attach and map with kvt_attach_message(). */

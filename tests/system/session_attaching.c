@@ -3,6 +3,7 @@
  * ATTACH and what comes with it: validation, marks, namespaces, descriptors, waiting for a pool.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -209,6 +210,44 @@ static void identity_must_be_sorted(void **state)
 	refuse_attach(state, &attach, -EINVAL, "'adapter'");
 }
 
+/* Before that the daemon does not look at it: a client could make it wait there. */
+static void ring_is_served_once_it_is_said_to_be_mapped(void **state)
+{
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
+	const struct kvw_msg_DRAIN drain = {.tail = 0};
+	const struct kvw_msg_ATTACH attach = kvt_attach_message();
+	struct kvt_raw *raw = kvt_raw_hello(*state);
+	uint64_t ticket;
+
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_MAPPED, &mapped), -KVP_ESTATE);
+	assert_int_equal(kvt_raw_attach(raw, &attach), 0);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_MAPPED, &mapped), -KVP_ESTATE);
+	kvt_raw_map_silently(raw);
+	ticket = kvt_raw_post(raw, &(struct kvw_request){.type = KVW_REQUEST_LEASE, .count = 1});
+	kvt_raw_ring(raw);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_DRAIN, &drain), -KVP_ESTATE);
+	assert_int_equal(kvw_ring_waiting(&raw->completions), 0);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_MAPPED, &mapped), 0);
+	assert_int_equal(kvt_raw_completion(raw, ticket).granted, 1);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_MAPPED, &mapped), -KVP_ESTATE);
+	kvt_raw_close(raw);
+}
+
+/* Nothing of it can be guarded: that is the end of the session. */
+static void sealed_channel_ends_the_session(void **state)
+{
+	const struct kvw_msg_MAPPED mapped = {.unused = 0};
+	const struct kvw_msg_ATTACH attach = kvt_attach_message();
+	struct kvt_raw *raw = kvt_raw_hello(*state);
+
+	assert_int_equal(kvt_raw_attach(raw, &attach), 0);
+	kvt_raw_map_silently(raw);
+	assert_int_equal(fcntl(raw->fds[KVT_CHANNEL], F_ADD_SEALS, F_SEAL_SEAL), 0);
+	kvt_raw_send_message(raw, KVW_MSG_MAPPED, &mapped);
+	kvt_raw_must_be_revoked(raw, -EPERM);
+	kvt_raw_close(raw);
+}
+
 static void descriptors_are_given_once_and_in_order(void **state)
 {
 	const struct kvw_msg_ATTACH attach = kvt_attach_message();
@@ -375,6 +414,8 @@ int kvt_group_attach(void)
 		cmocka_unit_test(lease_marks_fit_the_pool_or_are_as_given),
 		cmocka_unit_test(namespace_follows_identity_and_numerics),
 		cmocka_unit_test(identity_must_be_sorted),
+		cmocka_unit_test(ring_is_served_once_it_is_said_to_be_mapped),
+		cmocka_unit_test(sealed_channel_ends_the_session),
 		cmocka_unit_test(descriptors_are_given_once_and_in_order),
 		cmocka_unit_test(directory_can_only_be_read),
 		cmocka_unit_test(unread_descriptors_end_the_session),
