@@ -18,6 +18,8 @@ struct version {
 	int (*msa_scores)(const struct kvk_msa_scores_params *params);
 	int (*msa_select)(const struct kvk_msa_select_params *params);
 	int (*msa_sparse)(const struct kvk_msa_sparse_params *params);
+	int (*mla_write)(const struct kvk_mla_write_params *params);
+	int (*kv_write)(const struct kvk_kv_write_params *params);
 };
 
 /*
