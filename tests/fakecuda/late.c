@@ -64,6 +64,7 @@ void fake_late_start(void)
 {
 	int sockets[2];
 	int table_fd;
+	char ready;
 
 	if (table || !fake_settings()->late_ms)
 		return;
@@ -78,6 +79,9 @@ void fake_late_start(void)
 	spawn(sockets[1], table_fd);
 	close(sockets[1]);
 	close(table_fd);
+	/* It says one byte when it watches. */
+	if (recv(device_socket, &ready, 1, 0) != 1)
+		perror("fakecuda: the device process");
 }
 
 static void tell(uint64_t id, int fd)

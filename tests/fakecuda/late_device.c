@@ -140,6 +140,7 @@ int main(int argc, char **argv)
 	const char *path = getenv("FAKECUDA_MACHINE");
 	struct fake_machine *machine;
 	const struct late_table *table;
+	int pidfd;
 
 	if (argc != 3)
 		return 2;
@@ -150,7 +151,9 @@ int main(int argc, char **argv)
 		return 1;
 	if (machine)
 		machine->late_writers++;
-	wait_for_death((int)syscall(SYS_pidfd_open, atoi(argv[1]), 0));
+	pidfd = (int)syscall(SYS_pidfd_open, atoi(argv[1]), 0);
+	(void)!send(LATE_SOCKET_FD, "", 1, MSG_NOSIGNAL);
+	wait_for_death(pidfd);
 	go_on(table, machine, strtoull(argv[2], NULL, 10));
 	if (machine)
 		machine->late_writers--;
