@@ -317,6 +317,15 @@ static void send_error(struct kvd_session *session, const struct kvw_envelope *r
 		     NULL, 0);
 }
 
+/* ERROR with a sentence, which stays in `text`. */
+static void __attribute__((format(printf, 4, 0)))
+say(struct kvd_session *session, const struct kvw_envelope *request, int error, const char *format,
+    va_list args, char text[KVW_MAX_TEXT_BYTES + 1])
+{
+	vsnprintf(text, KVW_MAX_TEXT_BYTES + 1, format, args);
+	send_error(session, request, error, text);
+}
+
 void kvd_session_refuse(struct kvd_session *session, const struct kvw_envelope *request, int error,
 			const char *format, ...)
 {
@@ -324,10 +333,9 @@ void kvd_session_refuse(struct kvd_session *session, const struct kvw_envelope *
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	say(session, request, error, format, args, text);
 	va_end(args);
 	kvd_log_peer(KVD_LOG_DEBUG, "session %" PRIu64 ": refused: %s", session->id, text);
-	send_error(session, request, error, text);
 }
 
 void kvd_session_violate(struct kvd_session *session, const struct kvw_envelope *request, int error,
@@ -337,9 +345,8 @@ void kvd_session_violate(struct kvd_session *session, const struct kvw_envelope 
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	say(session, request, error, format, args, text);
 	va_end(args);
-	send_error(session, request, error, text);
 	kvd_session_end(session, true, text);
 }
 
