@@ -141,7 +141,9 @@ struct kvd_open {
  * it may never be complete.
  *
  * Too few evictable blocks are an error only when no more are about to become so. A refused open leaves
- * the prefix that it matched as young as a release does: it was asked for. Counts look-ups (min(count,
+ * the prefix that it matched as young as a release does: whoever asked for it waits for blocks and asks
+ * again, and would lose first what it needs first; and the place where a block was in the order may be
+ * gone by then. Counts look-ups (min(count,
  * max_match)) and hits once, when done.
  */
 int kvd_open_step(struct kvd_engine *engine, struct kvd_open *job, uint32_t budget);

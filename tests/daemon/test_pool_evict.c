@@ -85,6 +85,31 @@ static void use_makes_a_block_young_again(void **unused)
 	books_destroy(&books);
 }
 
+/* It was asked for, and who was refused asks again: as after any release, "a" is the youngest. */
+static void refused_open_makes_what_it_matched_young(void **unused)
+{
+	struct books books;
+	struct kvd_engine *engine;
+	struct row row;
+	int32_t ab[2];
+	int32_t cd[2];
+
+	(void)unused;
+	books_create(&books, 4, 1);
+	engine = books_engine(&books, 0);
+	books_fill(&books, engine, "ab");
+	books_fill(&books, engine, "cd");
+	find_all(&books, engine, "ab", ab);
+	find_all(&books, engine, "cd", cd);
+	assert_int_equal(row_open(&books, engine, &row, "avwxyz", UINT32_MAX), -KVP_ENOBLOCKS);
+	assert_int_equal(books_counter(&books, KVW_COUNTER_evicted_blocks), 0);
+	assert_next_evicted(&books, engine, ab[1]);
+	assert_next_evicted(&books, engine, cd[1]);
+	assert_next_evicted(&books, engine, cd[0]);
+	assert_next_evicted(&books, engine, ab[0]);
+	books_destroy(&books);
+}
+
 static void free_blocks_are_taken_before_any_is_evicted(void **unused)
 {
 	struct books books;
@@ -237,6 +262,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chain_goes_from_its_tail_and_oldest_release_first),
 		cmocka_unit_test(use_makes_a_block_young_again),
+		cmocka_unit_test(refused_open_makes_what_it_matched_young),
 		cmocka_unit_test(free_blocks_are_taken_before_any_is_evicted),
 		cmocka_unit_test(referenced_blocks_are_never_evicted),
 		cmocka_unit_test(flush_frees_the_victim_only),
