@@ -66,15 +66,26 @@ static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 
 FAST(mla_dense)
 FAST(gqa_dense)
+FAST(msa_scores)
 FAST(msa_sparse)
+
+int kvk_msa_select(const struct kvk_msa_select_params *params)
+{
+	struct kvk_msa_select_params ready;
+	enum kvk_level level;
+	int ret = kvk_prepare_msa_select(params, &ready);
+
+	if (ret <= 0)
+		return ret;
+	ret = kvk_level_choose(&level);
+	if (!ret)
+		kvk_msa_select_cpu(&ready); /* the same at every level */
+	return ret;
+}
 
 REFERENCE(mla_sparse)
 NO_SCRATCH(mla_sparse)
 
-REFERENCE(msa_scores)
-NO_SCRATCH(msa_scores)
-
-REFERENCE(msa_select)
 REFERENCE(mla_write)
 REFERENCE(kv_write)
 REFERENCE(combine)

@@ -17,6 +17,11 @@ void kvk_mla_dense_cpu(const struct kvk_mla_dense_params *ready, enum kvk_level 
 size_t kvk_gqa_dense_cpu_scratch(const struct kvk_gqa_dense_params *shape);
 void kvk_gqa_dense_cpu(const struct kvk_gqa_dense_params *ready, enum kvk_level level);
 
+size_t kvk_msa_scores_cpu_scratch(const struct kvk_msa_scores_params *shape);
+void kvk_msa_scores_cpu(const struct kvk_msa_scores_params *ready, enum kvk_level level);
+
+void kvk_msa_select_cpu(const struct kvk_msa_select_params *ready);
+
 size_t kvk_msa_sparse_cpu_scratch(const struct kvk_msa_sparse_params *shape);
 void kvk_msa_sparse_cpu(const struct kvk_msa_sparse_params *ready, enum kvk_level level);
 

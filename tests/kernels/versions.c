@@ -80,13 +80,15 @@ RUN(msa_sparse)
 
 AT_EVERY_LEVEL(mla_dense)
 AT_EVERY_LEVEL(gqa_dense)
+AT_EVERY_LEVEL(msa_scores)
 AT_EVERY_LEVEL(msa_sparse)
 
 /* The operations that have a version at each level. */
 #define LEVEL(name_)                                                                                         \
 	{                                                                                                    \
 		.name = #name_, .row_limit = 1e-4, .mla_dense = mla_dense_##name_,                           \
-		.gqa_dense = gqa_dense_##name_, .msa_sparse = msa_sparse_##name_                             \
+		.gqa_dense = gqa_dense_##name_, .msa_scores = msa_scores_##name_,                            \
+		.msa_sparse = msa_sparse_##name_                                                             \
 	}
 
 static const struct version levels[KVK_LEVELS] = {
@@ -103,9 +105,7 @@ struct version versions[2 + KVK_LEVELS] = {
 	 .mla_sparse = kvk_mla_sparse_ref,
 	 .msa_scores = kvk_msa_scores_ref,
 	 .msa_select = kvk_msa_select_ref,
-	 .msa_sparse = kvk_msa_sparse_ref,
-	 .mla_write = kvk_mla_write_ref,
-	 .kv_write = kvk_kv_write_ref},
+	 .msa_sparse = kvk_msa_sparse_ref},
 	{.name = "dispatched",
 	 .row_limit = 1e-4,
 	 .mla_dense = run_mla_dense,
@@ -113,9 +113,7 @@ struct version versions[2 + KVK_LEVELS] = {
 	 .mla_sparse = run_mla_sparse,
 	 .msa_scores = run_msa_scores,
 	 .msa_select = kvk_msa_select,
-	 .msa_sparse = run_msa_sparse,
-	 .mla_write = kvk_mla_write,
-	 .kv_write = kvk_kv_write},
+	 .msa_sparse = run_msa_sparse},
 };
 int version_count = 2;
 
