@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 static struct fake_graph *captures;
+static struct fake_graph *all;
 static uint64_t next_id;
 static _Thread_local unsigned thread_mode; /* KVW_CUDA_CAPTURE_GLOBAL */
 
@@ -91,8 +92,9 @@ FAKE_ENTRY(cuStreamBeginCapture, (struct kvw_cuda_stream * handle, unsigned mode
 				     .id = ++next_id,
 				     .thread = pthread_self(),
 				     .active = true,
-				     .next_capture = captures};
-	captures = graph;
+				     .next_capture = captures,
+				     .next = all};
+	captures = all = graph;
 	stream->capture = graph;
 	stream->capture_origin = true;
 	return 0;
@@ -125,7 +127,7 @@ static void end(struct fake_graph *graph)
 	graph->active = false;
 }
 
-/* A spoiled graph is kept: events may still point to it. */
+/* A spoiled graph is kept, empty: events may still point to it. */
 FAKE_ENTRY(cuStreamEndCapture, (struct kvw_cuda_stream * handle, struct kvw_cuda_graph **out), (handle, out))
 {
 	struct fake_stream *stream = fake_stream_get(handle);
@@ -144,10 +146,11 @@ FAKE_ENTRY(cuStreamEndCapture, (struct kvw_cuda_stream * handle, struct kvw_cuda
 		return KVW_CUDA_STREAM_CAPTURE_WRONG_THREAD;
 	joined = leave_streams(graph);
 	end(graph);
-	if (graph->invalid)
-		return KVW_CUDA_STREAM_CAPTURE_INVALIDATED;
-	if (!joined)
-		return KVW_CUDA_STREAM_CAPTURE_UNJOINED;
+	if (graph->invalid || !joined) {
+		fake_op_free_all(&graph->head);
+		return graph->invalid ? KVW_CUDA_STREAM_CAPTURE_INVALIDATED
+				      : KVW_CUDA_STREAM_CAPTURE_UNJOINED;
+	}
 	graph->handle = fake_object_add(FAKE_KIND_GRAPH, graph);
 	*out = graph->handle;
 	return 0;

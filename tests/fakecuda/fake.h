@@ -232,6 +232,7 @@ struct fake_stream *fake_stream_first(void);
 unsigned fake_stream_push(struct fake_stream *stream, const struct fake_op *op);
 unsigned fake_stream_queue(struct fake_stream *stream, const struct fake_op *op);
 void fake_op_free(struct fake_op *op);
+void fake_op_free_all(struct fake_op **head);
 void fake_op_append(struct fake_op **head, struct fake_op **tail, const struct fake_op *op);
 bool fake_stream_idle(const struct fake_stream *stream);
 /* What `idle` asks becomes true, or the context is lost. Drops the lock while it waits. */
@@ -273,6 +274,7 @@ struct fake_graph {
 	bool active;
 	bool invalid;
 	struct fake_graph *next_capture;
+	struct fake_graph *next; /* of all there ever were */
 };
 /* 900 when a capture forbids this call to this thread; the capture is then spoiled. */
 unsigned fake_capture_check_unsafe(void);

@@ -11,16 +11,6 @@ struct exec {
 	struct fake_op *head, *tail;
 };
 
-static void free_list(struct fake_op **head)
-{
-	while (*head) {
-		struct fake_op *op = *head;
-
-		*head = op->next;
-		fake_op_free(op);
-	}
-}
-
 /* The empty graph stays, for events that point to it. */
 FAKE_ENTRY(cuGraphDestroy, (struct kvw_cuda_graph * handle), (handle))
 {
@@ -28,7 +18,7 @@ FAKE_ENTRY(cuGraphDestroy, (struct kvw_cuda_graph * handle), (handle))
 
 	if (!graph)
 		return KVW_CUDA_INVALID_VALUE;
-	free_list(&graph->head);
+	fake_op_free_all(&graph->head);
 	fake_object_remove(FAKE_KIND_GRAPH, handle);
 	return 0;
 }
@@ -73,7 +63,7 @@ FAKE_ENTRY(cuGraphExecDestroy, (struct kvw_cuda_graph_exec * handle), (handle))
 
 	if (!exec)
 		return KVW_CUDA_INVALID_VALUE;
-	free_list(&exec->head);
+	fake_op_free_all(&exec->head);
 	fake_object_remove(FAKE_KIND_EXEC, handle);
 	free(exec);
 	return 0;

@@ -66,6 +66,16 @@ void fake_op_free(struct fake_op *op)
 	free(op);
 }
 
+void fake_op_free_all(struct fake_op **head)
+{
+	while (*head) {
+		struct fake_op *op = *head;
+
+		*head = op->next;
+		fake_op_free(op);
+	}
+}
+
 void fake_op_append(struct fake_op **head, struct fake_op **tail, const struct fake_op *op)
 {
 	struct fake_op *copy = duplicate(op);
