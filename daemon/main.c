@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "notify.h"
 #include "preflight.h"
 #include "server.h"
 
@@ -25,7 +26,7 @@ static void on_signal(void *arg)
 	struct ending *ending = arg;
 	struct signalfd_siginfo info;
 
-	kvd_turn_begin(&ending->server->clock);
+	kvd_turn_part(&ending->server->clock, "a signal");
 	while (read(ending->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		kvd_log_info("signal %s: ending", strsignal((int)info.ssi_signo));
 		ending->server->end = true;
@@ -49,12 +50,22 @@ static int open_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
+static void tell_manager(const char *state)
+{
+	int ret = kvd_notify(state);
+
+	if (ret)
+		kvd_log_warning("the service manager at $NOTIFY_SOCKET can't be told %s: %s", state,
+				strerror(-ret));
+}
+
 /* Tells who started us that every pool can be attached to. */
 static void tell_ready(const struct kvd_config *config)
 {
 	static const char text[] = "ready\n";
 
 	kvd_log_info("ready");
+	tell_manager("READY=1");
 	if (config->ready_fd < 0)
 		return;
 	if (write(config->ready_fd, text, sizeof(text) - 1) < 0)
@@ -95,6 +106,7 @@ static int serve(const struct kvd_config *config)
 	ret = kvd_loop_watch(ending.server->loop, ending.signal_fd, on_signal, &ending, &watch);
 	if (!ret)
 		ret = run(ending.server);
+	tell_manager("STOPPING=1");
 	kvd_server_close(ending.server);
 	close(ending.signal_fd);
 	kvd_log_info(ret ? "ended after a failure" : "ended");
