@@ -77,20 +77,20 @@ bool kvk_level_usable(enum kvk_level level)
 	}
 }
 
-static bool trusted(enum kvk_level level)
+static bool must_prove_itself(enum kvk_level level)
 {
-	if (!kvk_level_usable(level))
-		return false;
-	return (level != KVK_LEVEL_AVX512 && level != KVK_LEVEL_AVX512_BF16) || kvk_self_test(level);
+	return level == KVK_LEVEL_AVX512 || level == KVK_LEVEL_AVX512_BF16;
 }
 
-int kvk_level_decide(const char *forced, enum kvk_level *level)
+int kvk_level_decide(const char *forced, bool (*self_test)(enum kvk_level level), enum kvk_level *level)
 {
 	for (size_t i = 0; i < sizeof(preference) / sizeof(*preference); i++) {
-		if (forced && strcmp(forced, kvk_level_text(preference[i])) != 0)
+		const enum kvk_level one = preference[i];
+
+		if (forced && strcmp(forced, kvk_level_text(one)) != 0)
 			continue;
-		if (trusted(preference[i])) {
-			*level = preference[i];
+		if (kvk_level_usable(one) && (!must_prove_itself(one) || self_test(one))) {
+			*level = one;
 			return 0;
 		}
 	}
@@ -102,7 +102,7 @@ static void choose(void)
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif
-	chosen_result = kvk_level_decide(getenv(VARIABLE), &chosen);
+	chosen_result = kvk_level_decide(getenv(VARIABLE), kvk_self_test, &chosen);
 }
 
 int kvk_level_choose(enum kvk_level *level)

@@ -36,8 +36,11 @@ bool kvk_level_usable(enum kvk_level level);
  */
 int kvk_level_choose(enum kvk_level *level);
 
-/* The same decision, made anew for a value of the variable (NULL: not set). For tests. */
-int kvk_level_decide(const char *forced, enum kvk_level *level);
+/*
+ * The decision behind it, for a value of the variable (NULL: not set); `self_test` is asked about the levels that have
+ * to prove themselves.
+ */
+int kvk_level_decide(const char *forced, bool (*self_test)(enum kvk_level level), enum kvk_level *level);
 
 #define KVK_OPS_JOIN(name, level) name##_##level
 #define KVK_OPS_NAME(name, level) KVK_OPS_JOIN(name, level)

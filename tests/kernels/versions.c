@@ -105,7 +105,9 @@ struct version versions[2 + KVK_LEVELS] = {
 	 .mla_sparse = kvk_mla_sparse_ref,
 	 .msa_scores = kvk_msa_scores_ref,
 	 .msa_select = kvk_msa_select_ref,
-	 .msa_sparse = kvk_msa_sparse_ref},
+	 .msa_sparse = kvk_msa_sparse_ref,
+	 .mla_write = kvk_mla_write_ref,
+	 .kv_write = kvk_kv_write_ref},
 	{.name = "dispatched",
 	 .row_limit = 1e-4,
 	 .mla_dense = run_mla_dense,
@@ -113,7 +115,9 @@ struct version versions[2 + KVK_LEVELS] = {
 	 .mla_sparse = run_mla_sparse,
 	 .msa_scores = run_msa_scores,
 	 .msa_select = kvk_msa_select,
-	 .msa_sparse = run_msa_sparse},
+	 .msa_sparse = run_msa_sparse,
+	 .mla_write = kvk_mla_write,
+	 .kv_write = kvk_kv_write},
 };
 int version_count = 2;
 
