@@ -8,8 +8,22 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KVT_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define KVT_TSAN 1
+#endif
+
+#ifdef KVT_TSAN
+/* ThreadSanitizer knows the program's memory by its address. */
+#define WINDOW_BASE UINT64_C(0x7e9000000000)
+#define WINDOW_BYTES UINT64_C(0x1000000000)
+#else
 #define WINDOW_BASE UINT64_C(0x200000000000)
 #define WINDOW_BYTES UINT64_C(0x4000000000)
+#endif
 #define TRIES 64
 
 static struct fake_range *all;
@@ -33,7 +47,7 @@ static bool reserve(uint64_t address, uint64_t bytes)
 	return false;
 }
 
-/* Where the process's window is refused (ThreadSanitizer's address space), the kernel chooses. */
+/* Where the process's window is taken, the kernel chooses. */
 static uint64_t place_anywhere(uint64_t bytes, uint64_t alignment)
 {
 	char *memory =
