@@ -10,25 +10,27 @@
 #include "../internal.h"
 #include "cpu.h"
 
-#define KEYS 45
+#define KEYS 77
 #define HEADS 5
 #define PAGE_TOKENS 4
 #define PAGES ((KEYS + PAGE_TOKENS - 1) / PAGE_TOKENS)
-#define GQA_DIM 40
-#define SCRATCH_BYTES (4u << 20)
-
-#define MLA_QUERY (HEADS * KVK_MLA_WIDTH)
-#define MLA_CACHE (PAGES * PAGE_TOKENS * KVK_MLA_WIDTH)
+#define DIM 40
+#define SPARSE_BLOCK 8
+#define SCRATCH_BYTES (8u << 20)
+#define QUERY (HEADS * KVK_MLA_WIDTH)
+#define CACHE (PAGES * PAGE_TOKENS * KVK_MLA_WIDTH) /* elements */
+#define OUT (HEADS * KVK_MLA_LATENT)
 
 static struct {
-	float query[MLA_QUERY];
-	uint16_t codes[MLA_CACHE];
-	float got[HEADS * KVK_MLA_LATENT], want[HEADS * KVK_MLA_LATENT];
-	int32_t pages[PAGES];
+	float query[QUERY];
+	float cache[CACHE]; /* of any dtype: none is wider */
+	float got[OUT], want[OUT];
+	int32_t pages[PAGES], slots[KEYS];
 	char scratch[SCRATCH_BYTES] __attribute__((aligned(KVK_SCRATCH_ALIGN)));
 } memory;
 
 static const int32_t lens[] = {KEYS};
+static const int32_t selected[] = {1, 4, 9};
 
 /* Values in [-1, 1) from a fixed sequence. */
 static float next_value(uint32_t *state)
@@ -37,100 +39,182 @@ static float next_value(uint32_t *state)
 	return (float)(int32_t)*state * 0x1p-31f;
 }
 
+static void fill_fp8_rows(uint32_t *state)
+{
+	unsigned char *row = (unsigned char *)memory.cache;
+
+	for (int n = 0; n < PAGES * PAGE_TOKENS; n++, row += KVK_MLA_FP8_ROW_BYTES) {
+		for (int i = 0; i < KVK_MLA_LATENT; i++)
+			kvk_store(row, KVK_E4M3, i, next_value(state) * 448);
+		for (int i = 0; i < 4; i++)
+			kvk_store(row + KVK_MLA_LATENT, KVK_F32, i, 0x1p-9f * (float)(i + 1));
+		for (int i = 0; i < KVK_MLA_ROPE; i++)
+			kvk_store(row + KVK_MLA_LATENT + 16, KVK_BF16, i, next_value(state));
+	}
+}
+
 static void fill(uint32_t dtype)
 {
 	uint32_t state = 1;
 
-	for (int i = 0; i < MLA_QUERY; i++)
+	for (int i = 0; i < QUERY; i++)
 		memory.query[i] = next_value(&state);
-	for (int i = 0; i < MLA_CACHE; i++)
-		kvk_store(memory.codes, dtype, i, next_value(&state));
 	for (int i = 0; i < PAGES; i++)
 		memory.pages[i] = PAGES - 1 - i;
+	for (int i = 0; i < KEYS; i++)
+		memory.slots[i] = i % 7 ? KEYS - 1 - i : -1;
+	if (dtype == KVK_MLA_FP8)
+		fill_fp8_rows(&state);
+	else
+		for (int i = 0; i < CACHE; i++)
+			kvk_store(memory.cache, dtype, i, next_value(&state));
+	memset(memory.got, 0xff, sizeof(memory.got));
 }
 
 static bool agree(int count)
 {
 	for (int i = 0; i < count; i++)
-		if (!(fabsf(memory.got[i] - memory.want[i]) <= 1e-4f))
+		if (!(fabsf(memory.got[i] - memory.want[i]) <= 1e-4f) && memory.got[i] != memory.want[i])
 			return false;
 	return true;
 }
 
+/*
+ * The operation `op`, whose result is `field` with `count` values, as the reference and the level have it: `call` is a
+ * complete call but for that field.
+ */
+#define AGREES(op, call, field, count)                                                                       \
+	do {                                                                                                 \
+		struct kvk_##op##_params p_ = call;                                                          \
+		struct kvk_##op##_params ready_;                                                             \
+                                                                                                             \
+		p_.field = memory.want;                                                                      \
+		p_.scratch = memory.scratch;                                                                 \
+		p_.scratch_bytes = SCRATCH_BYTES;                                                            \
+		if (kvk_##op##_ref(&p_))                                                                     \
+			return false;                                                                        \
+		p_.field = memory.got;                                                                       \
+		if (kvk_prepare_##op(&p_, &ready_) <= 0 || kvk_##op##_cpu_scratch(&ready_) > SCRATCH_BYTES)  \
+			return false;                                                                        \
+		kvk_##op##_cpu(&ready_, level);                                                              \
+		return agree(count);                                                                         \
+	} while (0)
+
 static bool mla_dense_agrees(enum kvk_level level, uint32_t dtype)
 {
-	struct kvk_mla_dense_params ready;
-	struct kvk_mla_dense_params p = {.size = sizeof(p),
-					 .batch = 1,
-					 .s_q = 1,
-					 .heads = HEADS,
-					 .page_tokens = PAGE_TOKENS,
-					 .pages = PAGES,
-					 .table_width = PAGES,
-					 .q_dtype = KVK_F32,
-					 .kv_dtype = dtype,
-					 .out_dtype = KVK_F32,
-					 .scale = 0.0722f,
-					 .q = memory.query,
-					 .kv = memory.codes,
-					 .block_table = memory.pages,
-					 .lens = lens,
-					 .out = memory.want,
-					 .scratch = memory.scratch,
-					 .scratch_bytes = SCRATCH_BYTES};
+	const struct kvk_mla_dense_params call = {.size = sizeof(call),
+						  .batch = 1,
+						  .s_q = 1,
+						  .heads = HEADS,
+						  .page_tokens = PAGE_TOKENS,
+						  .pages = PAGES,
+						  .table_width = PAGES,
+						  .q_dtype = KVK_F32,
+						  .kv_dtype = dtype,
+						  .out_dtype = KVK_F32,
+						  .scale = 0.0722f,
+						  .q = memory.query,
+						  .kv = memory.cache,
+						  .block_table = memory.pages,
+						  .lens = lens};
 
-	fill(dtype);
-	if (kvk_mla_dense_ref(&p))
-		return false;
-	p.out = memory.got;
-	if (kvk_prepare_mla_dense(&p, &ready) <= 0 || kvk_mla_dense_cpu_scratch(&ready) > SCRATCH_BYTES)
-		return false;
-	kvk_mla_dense_cpu(&ready, level);
-	return agree(HEADS * KVK_MLA_LATENT);
+	AGREES(mla_dense, call, out, OUT);
 }
 
 static bool gqa_dense_agrees(enum kvk_level level, uint32_t dtype)
 {
-	struct kvk_gqa_dense_params ready;
-	struct kvk_gqa_dense_params p = {.size = sizeof(p),
-					 .batch = 1,
-					 .s_q = 1,
-					 .rows = 1,
-					 .heads = HEADS,
-					 .kv_heads = 1,
-					 .head_dim = GQA_DIM,
-					 .page_tokens = PAGE_TOKENS,
-					 .pages = PAGES,
-					 .table_width = PAGES,
-					 .q_dtype = KVK_F32,
-					 .kv_dtype = dtype,
-					 .out_dtype = KVK_F32,
-					 .scale = 0.3f,
-					 .q = memory.query,
-					 .k = memory.codes,
-					 .v = memory.codes + PAGES * PAGE_TOKENS * GQA_DIM,
-					 .block_table = memory.pages,
-					 .lens = lens,
-					 .out = memory.want,
-					 .scratch = memory.scratch,
-					 .scratch_bytes = SCRATCH_BYTES};
+	const struct kvk_gqa_dense_params call = {.size = sizeof(call),
+						  .batch = 1,
+						  .s_q = 1,
+						  .rows = 1,
+						  .heads = HEADS,
+						  .kv_heads = 1,
+						  .head_dim = DIM,
+						  .page_tokens = PAGE_TOKENS,
+						  .pages = PAGES,
+						  .table_width = PAGES,
+						  .q_dtype = KVK_F32,
+						  .kv_dtype = dtype,
+						  .out_dtype = KVK_F32,
+						  .scale = 0.3f,
+						  .q = memory.query,
+						  .k = memory.cache,
+						  .v = (char *)memory.cache + PAGES * PAGE_TOKENS * DIM * 4,
+						  .block_table = memory.pages,
+						  .lens = lens};
 
-	fill(dtype);
-	if (kvk_gqa_dense_ref(&p))
-		return false;
-	p.out = memory.got;
-	if (kvk_prepare_gqa_dense(&p, &ready) <= 0 || kvk_gqa_dense_cpu_scratch(&ready) > SCRATCH_BYTES)
-		return false;
-	kvk_gqa_dense_cpu(&ready, level);
-	return agree(HEADS * GQA_DIM);
+	AGREES(gqa_dense, call, out, HEADS * DIM);
 }
+
+static bool msa_sparse_agrees(enum kvk_level level, uint32_t dtype)
+{
+	const struct kvk_msa_sparse_params call = {.size = sizeof(call),
+						   .batch = 1,
+						   .s_q = 1,
+						   .rows = 1,
+						   .heads = HEADS,
+						   .kv_heads = 1,
+						   .head_dim = DIM,
+						   .block_tokens = SPARSE_BLOCK,
+						   .topk = sizeof(selected) / sizeof(*selected),
+						   .page_tokens = PAGE_TOKENS,
+						   .pages = PAGES,
+						   .table_width = PAGES,
+						   .q_dtype = KVK_F32,
+						   .kv_dtype = dtype,
+						   .out_dtype = KVK_F32,
+						   .scale = 0.3f,
+						   .q = memory.query,
+						   .k = memory.cache,
+						   .v = (char *)memory.cache + PAGES * PAGE_TOKENS * DIM * 4,
+						   .selected = selected,
+						   .block_table = memory.pages,
+						   .lens = lens};
+
+	AGREES(msa_sparse, call, out, HEADS * DIM);
+}
+
+static bool msa_scores_agrees(enum kvk_level level, uint32_t dtype)
+{
+	const struct kvk_msa_scores_params call = {.size = sizeof(call),
+						   .batch = 1,
+						   .s_q = 1,
+						   .rows = 1,
+						   .index_heads = HEADS,
+						   .dim = DIM,
+						   .block_tokens = SPARSE_BLOCK,
+						   .blocks = KEYS / SPARSE_BLOCK + 1,
+						   .page_tokens = PAGE_TOKENS,
+						   .pages = PAGES,
+						   .table_width = PAGES,
+						   .q_dtype = KVK_F32,
+						   .k_dtype = dtype,
+						   .index_q = memory.query,
+						   .index_k = memory.cache,
+						   .block_table = memory.pages,
+						   .lens = lens};
+
+	AGREES(msa_scores, call, score, HEADS * (KEYS / SPARSE_BLOCK + 1));
+}
+
+/* Of every operation with loops of its own, each dtype that it takes. */
+static const struct {
+	bool (*agrees)(enum kvk_level level, uint32_t dtype);
+	uint32_t dtypes[4];
+} questions[] = {
+	{mla_dense_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_MLA_FP8}},
+	{gqa_dense_agrees, {KVK_BF16, KVK_F16, KVK_F32}},
+	{msa_sparse_agrees, {KVK_BF16, KVK_F16, KVK_F32}},
+	{msa_scores_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_E4M3}},
+};
 
 bool kvk_self_test(enum kvk_level level)
 {
-	static const uint32_t dtypes[] = {KVK_BF16, KVK_F16};
-
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++)
-		if (!mla_dense_agrees(level, dtypes[i]) || !gqa_dense_agrees(level, dtypes[i]))
-			return false;
+	for (size_t i = 0; i < sizeof(questions) / sizeof(*questions); i++)
+		for (int d = 0; d < 4 && questions[i].dtypes[d]; d++) {
+			fill(questions[i].dtypes[d]);
+			if (!questions[i].agrees(level, questions[i].dtypes[d]))
+				return false;
+		}
 	return true;
 }
