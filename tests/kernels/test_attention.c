@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fast versions against the reference on random shapes, and what a caller may count on besides the
- * numbers.
+ * What a caller may count on besides the numbers: batch mates, strides, narrow outputs; long and ragged rows. Random
+ * shapes are in random.c.
  */
 #include "dtype.h"
 #include "fixture.h"
@@ -10,30 +10,7 @@
 
 #include <stdlib.h>
 
-/* WORK: (head, key) pairs a random shape may take in the reference. Sanitizers make every load dear. */
-#if KVT_INSTRUMENTED
-#define SHAPES 20
-#define WORK 2000
-#else
-#define SHAPES 50
-#define WORK 6000
-#endif
-
 static struct kvt_rng rng;
-
-static const uint32_t mla_dtypes[] = {KVK_BF16, KVK_F16, KVK_F32, KVK_MLA_FP8};
-static const int32_t page_sizes[] = {1, 2, 16, 53, 64, 100, 256};
-
-/* Up to four random lengths whose sum times `pairs` stays within WORK; about one in four is empty. */
-static int32_t random_lens(int32_t *lens, int32_t pairs)
-{
-	int32_t batch = kvt_between(&rng, 1, 4);
-	int32_t most = WORK / (pairs * batch);
-
-	for (int32_t r = 0; r < batch; r++)
-		lens[r] = kvt_between(&rng, 0, 3) ? kvt_between(&rng, 0, most < 2000 ? most : 2000) : 0;
-	return batch;
-}
 
 /* mla->out holds what the reference says. */
 static void check_mla(struct kvt_mla *mla, const struct version *version)
@@ -60,26 +37,6 @@ static void check_mla_versions(struct kvt_mla *mla)
 	assert_int_equal(kvk_mla_dense_ref(&mla->params), 0);
 	for (int v = 1; v < version_count; v++)
 		check_mla(mla, &versions[v]);
-}
-
-static void mla_agrees_with_the_reference_on_random_shapes(void **state)
-{
-	(void)state;
-	for (int i = 0; i < SHAPES; i++) {
-		const int32_t heads =
-			kvt_between(&rng, 0, 2) ? kvt_between(&rng, 1, 20) : kvt_between(&rng, 1, 130);
-		const int32_t s_q = kvt_between(&rng, 1, 3);
-		struct kvt_mla mla;
-		int32_t lens[4];
-		int32_t batch = random_lens(lens, heads * s_q);
-
-		kvt_mla_open(&mla, &rng, lens, batch, s_q, heads, page_sizes[kvt_between(&rng, 0, 6)],
-			     mla_dtypes[kvt_between(&rng, 0, 3)]);
-		mla.params.flags = kvt_between(&rng, 0, 1) ? KVK_CAUSAL : 0;
-		mla.params.sink = kvt_between(&rng, 0, 1) ? mla.sink : NULL;
-		check_mla_versions(&mla);
-		kvt_mla_close(&mla);
-	}
 }
 
 static void mla_agrees_with_the_reference_on_a_long_row(void **state)
@@ -133,28 +90,6 @@ static void check_gqa_versions(struct kvt_gqa *gqa)
 	assert_int_equal(kvk_gqa_dense_ref(&gqa->params), 0);
 	for (int v = 1; v < version_count; v++)
 		check_gqa(gqa, &versions[v]);
-}
-
-static void gqa_agrees_with_the_reference_on_random_shapes(void **state)
-{
-	static const int32_t dims[] = {1, 7, 16, 64, 80, 128, 256, 512};
-
-	(void)state;
-	for (int i = 0; i < SHAPES; i++) {
-		const int32_t kv_heads = kvt_between(&rng, 1, 4);
-		const int32_t group = kvt_between(&rng, 1, 20);
-		const int32_t s_q = kvt_between(&rng, 1, 3);
-		struct kvt_gqa gqa;
-		int32_t lens[4];
-		int32_t batch = random_lens(lens, kv_heads * group * s_q);
-
-		kvt_gqa_open(&gqa, &rng, lens, batch, s_q, kv_heads, group, dims[kvt_between(&rng, 0, 7)],
-			     page_sizes[kvt_between(&rng, 0, 6)], mla_dtypes[kvt_between(&rng, 0, 2)],
-			     (enum kvt_layout)(i % KVT_LAYOUTS));
-		gqa.params.flags = kvt_between(&rng, 0, 1) ? KVK_CAUSAL : 0;
-		check_gqa_versions(&gqa);
-		kvt_gqa_close(&gqa);
-	}
 }
 
 /* Row offsets with two padding rows in front, one behind, and an empty sequence between. */
@@ -365,9 +300,7 @@ static void narrow_outputs_are_the_f32_output_rounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mla_agrees_with_the_reference_on_random_shapes),
 		cmocka_unit_test(mla_agrees_with_the_reference_on_a_long_row),
-		cmocka_unit_test(gqa_agrees_with_the_reference_on_random_shapes),
 		cmocka_unit_test(gqa_takes_ragged_rows_and_leaves_padding_empty),
 		cmocka_unit_test(mla_rows_do_not_depend_on_their_batch_mates),
 		cmocka_unit_test(mla_heads_and_page_sizes_do_not_change_a_bit),
