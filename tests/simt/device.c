@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device.h"
+
+#include "control.h"
+#include "kernel_table.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int launch_here(void *context, const struct kvk_cuda_launch *launch)
+{
+	struct simt_device *device = context;
+	const struct simt_launch shape = {.grid = {launch->blocks, 1, 1},
+					  .block = {launch->threads, 1, 1},
+					  .cluster = {1, 1, 1},
+					  .shared_bytes = launch->shared_bytes};
+	const struct simt_kernel *kernel;
+	void *args = malloc(launch->args_bytes); /* exact, and gone after the launch */
+	char name[128];
+	int ret;
+
+	snprintf(name, sizeof(name), SIMT_KERNEL_PREFIX "%s", launch->kernel);
+	kernel = dlsym(RTLD_DEFAULT, name);
+	if (!kernel || !args || kernel->parameters != 1 || kernel->parameter_bytes[0] != launch->args_bytes) {
+		fprintf(stderr, "%s: no such kernel, or not with a parameter of %u bytes\n", launch->kernel,
+			launch->args_bytes);
+		free(args);
+		return -EFAULT;
+	}
+	memcpy(args, launch->args, launch->args_bytes);
+	simt_set_seed(device->seed);
+	device->launches++;
+	ret = simt_launch(kernel, &shape, &args);
+	if (ret)
+		fprintf(stderr, "%s\n", simt_error());
+	free(args);
+	return ret ? -EFAULT : 0;
+}
+
+void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed)
+{
+	*device = (struct simt_device){.device = {.size = sizeof(device->device),
+						  .units = units,
+						  .split_keys = split_keys,
+						  .launch = launch_here,
+						  .context = device},
+				       .seed = seed};
+}
+
+void *simt_scratch(size_t bytes)
+{
+	/* A size that is no multiple of the alignment is fine with glibc, and keeps the end exact. */
+	void *scratch = aligned_alloc(KVK_CUDA_SCRATCH_ALIGN, bytes + !bytes);
+
+	if (!scratch)
+		abort();
+	return memset(scratch, 0xff, bytes);
+}
+
+#define WITH_SCRATCH(op)                                                                                     \
+	int simt_##op(struct simt_device *device, const struct kvk_##op##_params *params)                    \
+	{                                                                                                    \
+		struct kvk_##op##_params p = *params;                                                        \
+		size_t bytes;                                                                                \
+		int ret = kvk_##op##_cuda_scratch(&device->device, &p, &bytes);                              \
+                                                                                                             \
+		if (ret)                                                                                     \
+			return ret;                                                                          \
+		p.scratch_bytes = bytes;                                                                     \
+		p.scratch = simt_scratch(bytes);                                                             \
+		ret = kvk_##op##_cuda(&device->device, &p);                                                  \
+		free(p.scratch);                                                                             \
+		return ret;                                                                                  \
+	}
+
+WITH_SCRATCH(mla_dense)
+WITH_SCRATCH(mla_sparse)
+WITH_SCRATCH(gqa_dense)
+WITH_SCRATCH(msa_sparse)

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kernels/cuda/ptx.h calls where nvcc would get an instruction. Kernels see none of it. Whatever several threads
+ * do together takes the place in the source it is called from.
+ */
+#ifndef KVPOOL_TEST_SIMT_H
+#define KVPOOL_TEST_SIMT_H
+
+#include "machine.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+void simt_block_sync(const char *file, int line);
+void simt_warp_sync(const char *file, int line);
+uint32_t simt_shuffle(uint32_t value, uint32_t from, const char *file, int line);
+uint32_t simt_shuffle_xor(uint32_t value, uint32_t mask, const char *file, int line);
+uint32_t simt_ballot(bool predicate, const char *file, int line);
+
+/* The block's dynamic shared memory, which must have at least `bytes`. */
+void *simt_shared(size_t bytes);
+
+void simt_copy16(void *to, const void *from, bool live);
+void simt_copy_commit(void);
+void simt_copy_wait(uint32_t pending_groups);
+
+/* One to four 8 x 8 matrices of halves, a register each. */
+void simt_load_matrices(uint32_t *result, uint32_t count, const void *row, bool transposed, const char *file,
+			int line);
+/* c += a b */
+void simt_mma_bf16(float *c, const uint32_t *a, const uint32_t *b, const char *file, int line);
+void simt_mma_f16(float *c, const uint32_t *a, const uint32_t *b, const char *file, int line);
+
+void simt_misaligned(const void *address, size_t alignment, const char *what);
+
+static inline uint32_t simt_thread_index(void)
+{
+	return simt_machine_now->current->index;
+}
+
+static inline uint32_t simt_lane(void)
+{
+	return simt_thread_index() % SIMT_LANES;
+}
+
+static inline float simt_f32_from_bits(uint32_t bits)
+{
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static inline uint32_t simt_f32_bits(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+static inline float simt_bf16_to_f32(uint16_t code)
+{
+	return simt_f32_from_bits(static_cast<uint32_t>(code) << 16);
+}
+
+/* To nearest even; any NaN becomes 0x7fff, as the instruction has it. */
+static inline uint16_t simt_f32_to_bf16(float value)
+{
+	const uint32_t bits = simt_f32_bits(value);
+
+	if (value != value)
+		return 0x7fff;
+	return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float simt_f16_to_f32(uint16_t code);
+uint16_t simt_f32_to_f16(float value);
+
+#endif
