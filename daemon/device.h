@@ -7,6 +7,7 @@
 #define KVPOOL_DAEMON_DEVICE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,10 +15,17 @@
 
 struct kvd_memory; /* one shard of one pool */
 
+/* How the processes of a CUDA pool get at its memory. */
+enum kvd_share { KVD_SHARE_AUTO, KVD_SHARE_IPC, KVD_SHARE_FD };
+
 struct kvd_memory_params {
 	const char *name; /* of the pool, for messages */
 	uint64_t bytes;
 	enum kvd_pages pages;
+	/* CUDA devices only: "cuda:0", "cuda:GPU-...", "cuda:0000:19:00.0" */
+	const char *device;
+	enum kvd_share share;
+	bool allow_mps;
 };
 
 struct kvd_device_ops {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the driver and its double start from: the driver open, device 0's context current, one stream that blocks with no other. */
+/*
+ * What tests of the driver and its double start from: the driver open, device 0's context current, one
+ * stream that blocks with no other.
+ */
 #ifndef KVPOOL_TESTS_FAKECUDA_FIXTURE_H
 #define KVPOOL_TESTS_FAKECUDA_FIXTURE_H
 
@@ -12,7 +15,10 @@ extern struct kvw_cuda_error cuda_error;
 extern struct kvw_cuda_context *context;
 extern struct kvw_cuda_stream *stream;
 
-/* As setup and teardown of a group or a test, and plain for a role's process. The teardown demands that nothing is left. */
+/*
+ * As setup and teardown of a group or a test, and plain for a role's process. The teardown demands that
+ * nothing is left.
+ */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
 

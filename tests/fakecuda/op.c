@@ -6,6 +6,10 @@
 #include "fake.h"
 
 #include <string.h>
+#include <sys/mman.h>
+
+#define PAGE_BYTES 4096u
+#define LARGE_BYTES (1u << 20)
 
 static void *host(uint64_t pointer)
 {
@@ -51,10 +55,25 @@ bool fake_op_ready(const struct fake_op *op)
 	return ready;
 }
 
+/* Whole pages of zeroes are given back to the machine: a test's pool may be larger than its memory. */
+static bool zero_pages(const struct fake_op *op)
+{
+	uint64_t from = (op->to + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	uint64_t to = (op->to + op->bytes) / PAGE_BYTES * PAGE_BYTES;
+
+	if (op->u.set.value || op->bytes < LARGE_BYTES || madvise(host(from), to - from, MADV_REMOVE))
+		return false;
+	memset(host(op->to), 0, from - op->to);
+	memset(host(to), 0, op->to + op->bytes - to);
+	return true;
+}
+
 static void set(const struct fake_op *op)
 {
 	uint32_t *words = host(op->to);
 
+	if (zero_pages(op))
+		return;
 	if (op->u.set.width == 1) {
 		memset(words, (int)op->u.set.value, op->bytes);
 		return;

@@ -14,7 +14,7 @@
 
 #define NAME_FORMAT "fakecuda-%llu"
 /* New memory holds garbage up to this size; beyond it, pages stay untouched. */
-#define GARBAGE_BYTES (16u << 20)
+#define GARBAGE_BYTES (256u << 10)
 
 static struct fake_physical *all;
 

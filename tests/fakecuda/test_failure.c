@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small program whose every call fails once: it must give back what it had, and say which call it was. Guards the order of the clean-up below:
- * leaving out any of its releases makes the test fail at the first call after it.
+ * A small program whose every call fails once: it must give back what it had, and say which call it was.
+ * Guards the order of the clean-up below: leaving out any of its releases makes the test fail at the first
+ * call after it.
  */
 #include "fixture.h"
 
@@ -59,7 +60,10 @@ done:
 	return ret;
 }
 
-/* Everything that a client does once: memory, a registered page, a stream, an event, a step, a capture and its replay. */
+/*
+ * Everything that a client does once: memory, a registered page, a stream, an event, a step, a capture and
+ * its replay.
+ */
 static int work(struct kvw_cuda *driver, struct kvw_cuda_error *error, uint64_t pointer, void *page)
 {
 	struct kvw_cuda_graph_exec *exec;

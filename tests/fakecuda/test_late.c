@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A killed client's device goes on: what its queued operations would have written is overwritten for a while after its death is known. Memory
- * of which nothing was queued stays as it is, and a client that finished leaves nothing behind.
+ * A killed client's device goes on: what its queued operations would have written is overwritten for a while
+ * after its death is known. Memory of which nothing was queued stays as it is, and a client that finished
+ * leaves nothing behind.
  */
 #include "fixture.h"
 
@@ -20,7 +21,9 @@ struct offer {
 	uint32_t finish;
 };
 
-/* The role "victim": half of its memory is about to be written by an operation that never comes to its turn. */
+/*
+ * The role "victim": half of its memory is about to be written by an operation that never comes to its turn.
+ */
 static int victim_role(void)
 {
 	struct offer offer = {0};

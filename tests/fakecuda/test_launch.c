@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches through the double, with two kernels and an emulator of a few lines in this program itself: it runs each thread to its end, which is all
- * that these kernels need.
+ * Launches through the double, with two kernels and an emulator of a few lines in this program itself: it
+ * runs each thread to its end, which is all that these kernels need.
  */
 #include "fixture.h"
 

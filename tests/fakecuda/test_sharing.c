@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory in two real processes: by handle and by descriptor. What one writes the other reads, once the writer's stream has done it; without
- * that wait the other reads what was there before, and the first test shows that it does.
+ * Device memory in two real processes: by handle and by descriptor. What one writes the other reads, once
+ * the writer's stream has done it; without that wait the other reads what was there before, and the first
+ * test shows that it does.
  */
 #include "fixture.h"
 
@@ -48,7 +49,10 @@ static struct reply ask(int role_socket, const struct order *order)
 	return reply;
 }
 
-/* The role "importer": opens handles and says how many words are not as expected; an order without bytes ends it. */
+/*
+ * The role "importer": opens handles and says how many words are not as expected; an order without bytes
+ * ends it.
+ */
 static int importer_role(void)
 {
 	struct order order;
@@ -262,7 +266,9 @@ static void unmap_chunks(uint64_t pointer, unsigned count)
 	OK(cuMemAddressFree, pointer, count * granularity());
 }
 
-/* The role "mapper": maps the descriptors that come, reads, writes back the value plus one over all of them. */
+/*
+ * The role "mapper": maps the descriptors that come, reads, writes back the value plus one over all of them.
+ */
 static int mapper_role(void)
 {
 	struct reply reply = {0};
@@ -367,7 +373,10 @@ static void a_descriptor_that_is_no_memory_is_refused(void **state)
 	close(fds[1]);
 }
 
-/* The role "signaller": fills, then writes the word that the other's stream waits for; all on one stream, and only when told to. */
+/*
+ * The role "signaller": fills, then writes the word that the other's stream waits for; all on one stream,
+ * and only when told to.
+ */
 static int signaller_role(void)
 {
 	struct kvw_cuda_ipc_handle event_handle;
@@ -422,7 +431,10 @@ static void a_stream_waits_for_another_processs_word(void **state)
 	OK(cuMemFree, pointer);
 }
 
-/* The memory limit is the device's, not the process's; a killed owner's memory counts while somebody maps it. */
+/*
+ * The memory limit is the device's, not the process's; a killed owner's memory counts while somebody maps
+ * it.
+ */
 static void the_memory_limit_is_shared_and_follows_the_living(void **state)
 {
 	struct order order = {.bytes = 1};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The double's order: within a stream as queued, late, and free between streams but for what was asked for. */
+/*
+ * The double's order: within a stream as queued, late, and free between streams but for what was asked for.
+ */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -56,7 +58,10 @@ static void a_stream_keeps_its_order(void **state)
 		assert_int_equal(log.entries[i], i);
 }
 
-/* Six streams, ready at once: with 30 tries, the chance that all are in the order of their queueing is below 1e-85. */
+/*
+ * Six streams, ready at once: with 30 tries, the chance that all are in the order of their queueing is below
+ * 1e-85.
+ */
 static void streams_overtake_each_other(void **state)
 {
 	struct log log;
@@ -203,7 +208,10 @@ static bool is_zero(void *arg)
 	return __atomic_load_n((uint64_t *)arg, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* Registered memory is read when the copy's turn comes: a host that fills it again too early spoils what it sent. */
+/*
+ * Registered memory is read when the copy's turn comes: a host that fills it again too early spoils what it
+ * sent.
+ */
 static void a_copy_reads_registered_memory_late(void **state)
 {
 	uint64_t from;
