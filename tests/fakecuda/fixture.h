@@ -23,7 +23,8 @@ int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
 /* The call succeeds, or the test fails with the driver's sentence. */
-#define OK(name, ...) fixture_check(KVW_CUDA(cuda, &cuda_error, name, __VA_ARGS__), __FILE__, __LINE__)
+#define OK(name, ...)                                                                                        \
+	fixture_check(kvw_cuda_check(cuda, &cuda_error, cuda->name(__VA_ARGS__), #name), __FILE__, __LINE__)
 /* The call answers this code. */
 #define ANSWERS(code, name, ...) assert_int_equal(cuda->name(__VA_ARGS__), code)
 void fixture_check(int ret, const char *file, int line);
