@@ -28,17 +28,18 @@ struct kvd_segment {
 int kvd_segment_create(const char *name, uint64_t bytes, enum kvd_segment_access access,
 		       struct kvd_segment *out);
 /*
- * Of KVD_SEGMENT_SHARED, once the client has mapped it: nobody else may map it for writing, and no page of it can be taken away any
- * more; those that were are put back. Before that a load or store of ours may have to wait for a hole that is being punched. Negative
- * errno.
+ * Of KVD_SEGMENT_SHARED, once the client has mapped it: nobody else may map it for writing, and no page of it
+ * can be taken away any more; those that were are put back. Before that a load or store of ours may have to
+ * wait for a hole that is being punched. Negative errno.
  */
 int kvd_segment_guard(const struct kvd_segment *segment);
 /* Unmaps and closes; a zeroed or closed segment is a no-op (fd -1). */
 void kvd_segment_destroy(struct kvd_segment *segment);
 
 /*
- * All of it, by pread: 0, or -EIO/-ERANGE (also when the client shrank what can't be). It waits for nothing that a client may do to
- * the file, as pwrite(2) does for a fallocate() and a mapped load for a hole that is being punched.
+ * All of it, by pread: 0, or -EIO/-ERANGE (also when the client shrank what can't be). It waits for nothing
+ * that a client may do to the file, as pwrite(2) does for a fallocate() and a mapped load for a hole that is
+ * being punched.
  */
 int kvd_segment_read(const struct kvd_segment *segment, uint64_t offset, void *out, size_t length);
 

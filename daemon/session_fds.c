@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FDS: the client pulls its descriptors, in order, each once. MAPPED: it has mapped them. DRAIN: the ring is consumed up to a point.
+ * FDS: the client pulls its descriptors, in order, each once. MAPPED: it has mapped them. DRAIN: the ring is
+ * consumed up to a point.
  *
  * Descriptors in flight count against the daemon's user, so a session may have one message of them unread.
  */

@@ -96,8 +96,8 @@ static int read_block_refs(struct kvd_attachment *attachment, const struct kvd_v
 }
 
 /*
- * Atomic by words, since the client reads them when it likes; relaxed, since the completion, which is released after them, is what
- * announces them.
+ * Atomic by words, since the client reads them when it likes; relaxed, since the completion, which is
+ * released after them, is what announces them.
  */
 static void store_answer(struct kvw_answer *to, const struct kvw_answer *from)
 {
@@ -111,8 +111,8 @@ static void store_answer(struct kvw_answer *to, const struct kvw_answer *from)
 }
 
 /*
- * The last phase of every verb with answers: [0 .. count) of scratch to where the record wants them, which begin_verb() in verbs.c has
- * found to be inside. KVD_VERB_DONE: all there.
+ * The last phase of every verb with answers: [0 .. count) of scratch to where the record wants them, which
+ * begin_verb() in verbs.c has found to be inside. KVD_VERB_DONE: all there.
  */
 static int run_write(struct kvd_attachment *attachment, struct kvd_verb *verb, uint32_t count)
 {

@@ -52,7 +52,10 @@
 #define KVW_RETURN_ENTRIES 16384u
 /* Most blocks a lease holds, and one LEASE asks for. */
 #define KVW_LEASE_ENTRIES 65536u
-/* Answers that an engine may have unread: 4 MiB, which the daemon populates. Two of the largest opens or leases. */
+/*
+ * Answers that an engine may have unread: 4 MiB, which the daemon populates. Two of the largest opens or
+ * leases.
+ */
 #define KVW_MAX_ANSWERS 131072u
 
 /* Identity entries (key = value) of an engine and the bytes of each. */

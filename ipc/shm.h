@@ -260,12 +260,14 @@ int kvw_tables_layout(const struct kvw_tables_params *params, struct kvw_tables_
 /* ------------------------------------------------------------------ answers */
 
 /*
- * struct kvw_answer[n], n as asked for by the attach, and nothing else. Its own segment, and not a part of the tables, because the
- * daemon's loop writes it: whoever may write a file can have the kernel hold its inode (a long fallocate()), for which write(2) waits,
- * or take away pages (a punched hole), for which a mapped store waits. This one is populated, mapped by the daemon and sealed with
- * F_SEAL_FUTURE_WRITE before anybody gets a descriptor: a store can neither fault nor wait.
+ * struct kvw_answer[n], n as asked for by the attach, and nothing else. Its own segment, and not a part of
+ * the tables, because the daemon's loop writes it: whoever may write a file can have the kernel hold its
+ * inode (a long fallocate()), for which write(2) waits, or take away pages (a punched hole), for which a
+ * mapped store waits. This one is populated, mapped by the daemon and sealed with F_SEAL_FUTURE_WRITE before
+ * anybody gets a descriptor: a store can neither fault nor wait.
  *
- * Where in it the answers of a record go is the client's choice (kvw_request.answers). What it has not read yet it must not name again.
+ * Where in it the answers of a record go is the client's choice (kvw_request.answers). What it has not read
+ * yet it must not name again.
  */
 
 /* One answered block: stored by the daemon before the completion that announces it. */
@@ -293,8 +295,9 @@ static inline uint64_t kvw_answers_bytes(uint32_t answers)
 /* ------------------------------------------------------------------ channel and timelines */
 
 /*
- * Both are sealed with F_SEAL_FUTURE_WRITE once the client says that it has mapped them (MAPPED): its mappings stay writable, but no
- * hole can be punched any more, on whose end a load of the daemon's loop would wait. Until then the daemon does not look at them.
+ * Both are sealed with F_SEAL_FUTURE_WRITE once the client says that it has mapped them (MAPPED): its
+ * mappings stay writable, but no hole can be punched any more, on whose end a load of the daemon's loop would
+ * wait. Until then the daemon does not look at them.
  *
  * Request ring: the client posts, the daemon consumes. Completion ring: the reverse. Indices are free-running
  * u32; tail is released by the producer after the record, head by the consumer after its copy.
@@ -319,12 +322,13 @@ static_assert(offsetof(struct kvw_request, step) == 40, "request");
 static_assert(offsetof(struct kvw_request, answers) == 56, "request");
 
 /*
- * The verbs. "answers" says what is answered for which block, from entry `answers` of the answers segment on; "completes" says when a
- * completion is posted.
+ * The verbs. "answers" says what is answered for which block, from entry `answers` of the answers segment on;
+ * "completes" says when a completion is posted.
  *
  * OPEN      row; count hashes in hashes[row]; first = most blocks to match; want = blocks the row wants in all;
- *           most = most new blocks to grant now. Matches the longest prefix, references it under a new hold, grants
- *           min(want - matched, most) blocks: all or nothing. Answers the row's first matched + granted. Always completes.
+ *           most = most new blocks to grant now. Matches the longest prefix, references it under a new hold,
+ *           grants min(want - matched, most) blocks: all or nothing. Answers the row's first matched + granted.
+ *           Always completes.
  * EXTEND    row, first, count: count more blocks, one answer each. Always completes.
  * LEASE     count: count blocks, one answer each. Always completes.
  * PUBLISH   row, first, count, hold, timeline, step: the blocks ids/generations/hashes[row][first ..) become findable when the

@@ -220,7 +220,10 @@ static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
 	return check_announced(client, announced);
 }
 
-/* The conversation from ATTACH to the last mapped segment. The daemon looks at the ring when it is told of that. */
+/*
+ * The conversation from ATTACH to the last mapped segment. The daemon looks at the ring when it is told of
+ * that.
+ */
 static int become_engine(struct kvp_client *client, const struct kvc_plan *plan, struct kvc_engine *engine,
 			 uint64_t deadline_ns)
 {

@@ -113,7 +113,10 @@ struct kvc_engine {
 	uint32_t bucket_mask;
 	struct kvw_channel_header *channel;
 	struct kvw_timelines *timelines;
-	/* Read only. Records that are answered take places in a ring: kvc_post_asking() at the tail, their answers free the head. */
+	/*
+	 * Read only. Records that are answered take places in a ring: kvc_post_asking() at the tail, their
+	 * answers free the head.
+	 */
 	const struct kvw_answer *answers;
 	uint32_t answer_count; /* a power of two */
 	uint32_t answers_head;
@@ -250,7 +253,10 @@ static inline struct kvc_row *kvc_seq_row(const struct kvp_seq *seq)
 	return &seq->client->engine->rows[seq->row];
 }
 
-/* An answer, loaded once: the daemon has stored it before its completion, but nothing stops it from storing again. */
+/*
+ * An answer, loaded once: the daemon has stored it before its completion, but nothing stops it from storing
+ * again.
+ */
 static inline struct kvw_answer kvc_load_answer(const struct kvw_answer *answer)
 {
 	const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)answer;

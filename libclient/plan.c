@@ -154,8 +154,8 @@ static uint32_t rows_of(uint32_t max_seqs)
 }
 
 /*
- * A power of two of at least LEAST_ANSWERS: for all rows opened at once and a whole lease, as far as the limit goes. Fewer make opens wait
- * for each other, and no more.
+ * A power of two of at least LEAST_ANSWERS: for all rows opened at once and a whole lease, as far as the
+ * limit goes. Fewer make opens wait for each other, and no more.
  */
 static uint32_t answers_of(const struct kvw_tables_params *tables, const struct kvp_attach_params *params)
 {

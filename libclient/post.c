@@ -24,8 +24,8 @@ static int post(struct kvp_client *client, struct kvw_request *record, uint32_t 
 }
 
 /*
- * `count` places side by side, so that a record's answers are an array: those before the ring's end are skipped when they are too few.
- * 0: *out_end is the tail once they are taken.
+ * `count` places side by side, so that a record's answers are an array: those before the ring's end are
+ * skipped when they are too few. 0: *out_end is the tail once they are taken.
  */
 static int find_places(struct kvc_engine *engine, uint64_t count, uint32_t *out_first, uint32_t *out_end)
 {

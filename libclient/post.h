@@ -18,8 +18,8 @@ struct kvc_op;
 #define KVC_RING_KEPT 64u
 
 /*
- * Posts a record that is always answered (OPEN, EXTEND, LEASE, PUBLISH); fills in the ticket and the place of its answers, and remembers
- * (type, row, first, count). -KVP_EBACKLOG: no room.
+ * Posts a record that is always answered (OPEN, EXTEND, LEASE, PUBLISH); fills in the ticket and the place of
+ * its answers, and remembers (type, row, first, count). -KVP_EBACKLOG: no room.
  */
 int kvc_post_asking(struct kvp_client *client, struct kvw_request *record);
 /* Posts a record that is answered only when it fails. RELEASE and TRUNCATE may use the kept places. */

@@ -138,8 +138,8 @@ static void must_be_present(const struct kvd_segment *segment)
 }
 
 /*
- * Whoever opens it again for writing may let the kernel fill it for as long as that takes: the pages are there already, so that no
- * store of the daemon has to be let in.
+ * Whoever opens it again for writing may let the kernel fill it for as long as that takes: the pages are
+ * there already, so that no store of the daemon has to be let in.
  */
 static void answers_are_present_and_stay_so(void **state)
 {
@@ -176,7 +176,10 @@ static void a_shared_segment_is_present_and_written_by_both(void **state)
 	kvd_segment_destroy(&segment);
 }
 
-/* What was taken away before is back, and what is there stays; the client goes on writing by the mapping that it had. */
+/*
+ * What was taken away before is back, and what is there stays; the client goes on writing by the mapping that
+ * it had.
+ */
 static void a_guarded_segment_keeps_its_pages(void **state)
 {
 	struct kvd_segment segment = make(KVD_SEGMENT_SHARED);

@@ -175,7 +175,10 @@ static void let_go(struct holder *holder)
 		pthread_join(holder->threads[--holder->count], NULL);
 }
 
-/* The daemon must write to none of them, nor wait for its inode otherwise: that would keep it from everybody else. */
+/*
+ * The daemon must write to none of them, nor wait for its inode otherwise: that would keep it from everybody
+ * else.
+ */
 void kvt_mode_held_inode(struct kvt_foe *foe)
 {
 	struct holder holder = {.work = fill_and_empty};
@@ -188,8 +191,8 @@ void kvt_mode_held_inode(struct kvt_foe *foe)
 }
 
 /*
- * By several threads, so that a hole is being punched at any time. Half of the sessions never say that they have mapped their channel,
- * and can go on punching it.
+ * By several threads, so that a hole is being punched at any time. Half of the sessions never say that they
+ * have mapped their channel, and can go on punching it.
  */
 void kvt_mode_punched_always(struct kvt_foe *foe)
 {
