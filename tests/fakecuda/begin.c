@@ -7,6 +7,7 @@
 #include "fake.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -15,11 +16,6 @@ enum {
 	CAPTURABLE = 4, /* not forbidden during a capture */
 	RELEASES = 8,   /* ends a handle, whatever it answers */
 	UNCOUNTED = 16, /* can't fail */
-};
-
-struct function_row {
-	const char *name;
-	unsigned flags;
 };
 
 static const char *const names[] = {
@@ -194,6 +190,26 @@ static unsigned check_early(enum fake_function_id function, unsigned flags)
 	return fake_in_host_function() && !(flags & EARLY) ? KVW_CUDA_NOT_PERMITTED : 0;
 }
 
+/* As a driver that waits for a GPU which does not answer; without the lock, so that other threads go on. */
+static void hang(enum fake_function_id function)
+{
+	static const struct timespec pause = {.tv_nsec = 1000000};
+	struct fake_process *self = fake_self();
+
+	if (self->hang_function != function + 1u)
+		return;
+	self->hanging++;
+	while (self->hang_function == function + 1u)
+		nanosleep(&pause, NULL);
+	self->hanging--;
+}
+
+static void note_thread(unsigned flags)
+{
+	if (!(flags & UNCOUNTED) && gettid() == getpid())
+		fake_self()->first_thread_calls++;
+}
+
 unsigned fake_begin(struct fake_call *call, enum fake_function_id function)
 {
 	unsigned flags = flags_of[function];
@@ -202,6 +218,10 @@ unsigned fake_begin(struct fake_call *call, enum fake_function_id function)
 	call->answer = 0;
 	if (result)
 		return result;
+	if (!forked()) {
+		hang(function);
+		note_thread(flags);
+	}
 	pthread_mutex_lock(&fake_lock);
 	if ((flags & UNCOUNTED) || forked())
 		return 0;

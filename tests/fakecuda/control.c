@@ -145,9 +145,9 @@ int64_t kvt_cuda_live(pid_t pid, char *text, size_t bytes)
 	return total;
 }
 
-void kvt_cuda_fail(const char *function, uint64_t call, unsigned code)
+void kvt_cuda_fail_in(pid_t pid, const char *function, uint64_t call, unsigned code)
 {
-	struct fake_process *self = kvt_cuda_process(getpid());
+	struct fake_process *self = kvt_cuda_process(pid);
 	unsigned index = function ? function_index(function) : 0;
 	uint64_t before = function ? self->function_calls[index] : self->calls;
 
@@ -155,6 +155,21 @@ void kvt_cuda_fail(const char *function, uint64_t call, unsigned code)
 	self->fail_code = code;
 	self->fail_function = function ? index + 1 : 0;
 	self->fail_call = call && code ? before + call : 0;
+}
+
+void kvt_cuda_fail(const char *function, uint64_t call, unsigned code)
+{
+	kvt_cuda_fail_in(getpid(), function, call, code);
+}
+
+void kvt_cuda_hang(pid_t pid, const char *function)
+{
+	kvt_cuda_process(pid)->hang_function = function ? function_index(function) + 1 : 0;
+}
+
+unsigned kvt_cuda_hanging(pid_t pid)
+{
+	return kvt_cuda_process(pid)->hanging;
 }
 
 const char *kvt_cuda_role(void)

@@ -31,6 +31,14 @@ int64_t kvt_cuda_live(pid_t pid, char *text, size_t bytes);
  * 0 ends it.
  */
 void kvt_cuda_fail(const char *function, uint64_t call, unsigned code);
+/* The same in another process, which must have called the double. */
+void kvt_cuda_fail_in(pid_t pid, const char *function, uint64_t call, unsigned code);
+/*
+ * Calls of `function` in that process don't return until it is called again with NULL; kvt_cuda_hanging() do
+ * so now.
+ */
+void kvt_cuda_hang(pid_t pid, const char *function);
+unsigned kvt_cuda_hanging(pid_t pid);
 
 /*
  * Starts this program again as `role`, with a socket as descriptor 3 whose other end is *out_socket, and

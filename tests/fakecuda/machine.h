@@ -60,6 +60,13 @@ struct fake_process {
 	_Atomic uint64_t blocking_copies;
 	_Atomic uint64_t operations; /* done by streams */
 	/*
+	 * Calls that can block, made by the process's first thread: where that is an event loop, there may
+	 * be none.
+	 */
+	_Atomic uint64_t first_thread_calls;
+	/* Calls of this function (index + 1) don't return while it stands here; how many wait now. */
+	_Atomic uint32_t hang_function, hanging;
+	/*
 	 * The call of this number fails; 0: none. With a function: its calls are counted, and 0 means each
 	 * of them.
 	 */

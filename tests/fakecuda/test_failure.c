@@ -7,6 +7,7 @@
 #include "fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,11 +204,50 @@ static void a_call_is_chosen_by_function_and_number(void **state)
 	kvw_cuda_close(driver);
 }
 
+static void *count_devices(void *arg)
+{
+	struct kvw_cuda *driver = arg;
+	int count = 0;
+
+	return driver->cuDeviceGetCount(&count) || count != 2 ? arg : NULL;
+}
+
+static bool one_hangs(void *arg)
+{
+	(void)arg;
+	return kvt_cuda_hanging(getpid()) == 1;
+}
+
+/* Another thread goes on, and the books tell which thread called. */
+static void a_call_hangs_until_it_is_let_go(void **state)
+{
+	struct kvw_cuda *driver;
+	pthread_t thread;
+	uint64_t before;
+	void *failed;
+	int device;
+
+	(void)state;
+	assert_int_equal(kvw_cuda_open(&driver, NULL), 0);
+	kvt_cuda_hang(getpid(), "cuDeviceGetCount");
+	before = kvt_cuda_process(getpid())->first_thread_calls;
+	assert_int_equal(pthread_create(&thread, NULL, count_devices, driver), 0);
+	kvt_wait_until(one_hangs, NULL);
+	assert_int_equal(kvt_cuda_process(getpid())->first_thread_calls, before);
+	assert_int_equal(driver->cuDeviceGet(&device, 1), 0);
+	assert_int_equal(kvt_cuda_process(getpid())->first_thread_calls, before + 1);
+	kvt_cuda_hang(getpid(), NULL);
+	assert_int_equal(pthread_join(thread, &failed), 0);
+	assert_null(failed);
+	kvw_cuda_close(driver);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failure_of_any_call_leaves_nothing),
 		cmocka_unit_test(a_call_is_chosen_by_function_and_number),
+		cmocka_unit_test(a_call_hangs_until_it_is_let_go),
 	};
 	struct kvw_cuda *first;
 
