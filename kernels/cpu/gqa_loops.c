@@ -4,10 +4,10 @@
  *
  *	for each panel of 64 elements
  *		turn	key rows -> f32, transposed to [elements][keys]
- *		score	score[row][key] += sum over the panel of q[d][row] * key[d][key]
+ *		score	score[row][key] += sum over the panel of q[d][row] * key[d][key]; q holds the scale
  *	softmax	row by row: maximum, weights, sums
  *	for each panel of 64 elements
- *		convert	value rows -> f32 [keys][elements]
+ *		convert	value rows -> f32 [keys][elements], in passing while the first rows are computed
  *		weigh	out[row][d] = out[row][d] * keep[row] + sum over keys of weight[row][key] * value[key][d]
  *
  * A panel (16 KiB), the queries' part that meets it and the scores stay in L1. Both products are one loop,
@@ -127,17 +127,17 @@ KVK_INLINE void turn_quads(vf out[4], vf a, vf b, vf c, vf d)
 	out[3] = HIGH_PAIRS(ab_high, cd_high);
 }
 
-/* word[i] is word i behind `offset` of KVK_LANES rows, a lane a row. */
+/* word[i] is word i behind `offset` of KVK_LANES rows, a lane a row. Every other pointer of `row` counts. */
 KVK_INLINE void turn_words(vf word[KVK_LANES], const char *const *row, int offset)
 {
 	vf quad[KVK_LANES / 4][4];
 
 	KVK_UNROLL
 	for (int g = 0; g < KVK_LANES / 4; g++)
-		turn_quads(quad[g], vf_loadu((const float *)(const void *)(row[4 * g] + offset)),
-			   vf_loadu((const float *)(const void *)(row[4 * g + 1] + offset)),
-			   vf_loadu((const float *)(const void *)(row[4 * g + 2] + offset)),
-			   vf_loadu((const float *)(const void *)(row[4 * g + 3] + offset)));
+		turn_quads(quad[g], vf_loadu((const float *)(const void *)(row[2 * (4 * g)] + offset)),
+			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 1)] + offset)),
+			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 2)] + offset)),
+			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 3)] + offset)));
 	KVK_UNROLL
 	for (int i = 0; i < 4; i++) {
 #if KVK_LANES == 16
@@ -159,13 +159,13 @@ KVK_INLINE void turn_words(vf word[KVK_LANES], const char *const *row, int offse
 	}
 }
 
-/* KVK_LANES rows of `width` bf16. */
-static void turn_bf16(float *dst, const char *const *row, int width)
+/* KVK_LANES rows of `width` bf16, `skip` bytes behind the pointers. */
+static void turn_bf16(float *dst, const char *const *row, int skip, int width)
 {
 	for (int d = 0; d < width; d += PAIR) {
 		vf word[KVK_LANES];
 
-		turn_words(word, row, d * 2);
+		turn_words(word, row, skip + d * 2);
 		KVK_UNROLL
 		for (int i = 0; i < KVK_LANES; i++) {
 			vf_store(dst + (d + 2 * i) * KEYS, (vf)((vu)word[i] << 16));
@@ -174,12 +174,12 @@ static void turn_bf16(float *dst, const char *const *row, int width)
 	}
 }
 
-static void turn_f32(float *dst, const char *const *row, int width)
+static void turn_f32(float *dst, const char *const *row, int skip, int width)
 {
 	for (int d = 0; d < width; d += KVK_LANES) {
 		vf word[KVK_LANES];
 
-		turn_words(word, row, d * 4);
+		turn_words(word, row, skip + d * 4);
 		KVK_UNROLL
 		for (int i = 0; i < KVK_LANES; i++)
 			vf_store(dst + (d + i) * KEYS, word[i]);
@@ -194,44 +194,52 @@ struct panel {
 	int bytes; /* of an element */
 };
 
-/* Elements of a key row as turn_bf16() or turn_f32() read them: in place, or brought to `some`. */
-KVK_INLINE const char *stage_row(const struct panel *panel, const char *row, char *some, uint32_t dtype)
+/* Elements of a key row as turn_bf16() or turn_f32() read them. */
+static void stage_row(const struct panel *panel, const char *row, char *staged, uint32_t dtype)
 {
 	row += panel->first * panel->bytes;
-	if (dtype == KVK_BF16 && panel->dim == panel->width)
-		return row;
 	if (dtype == KVK_F16) {
-		convert_row((float *)(void *)some, row, panel->dim, panel->width, KVK_F16);
+		convert_row((float *)(void *)staged, row, panel->dim, panel->width, KVK_F16);
 	} else {
-		memset(some, 0, (size_t)panel->width * (size_t)panel->bytes);
-		memcpy(some, row, (size_t)panel->dim * (size_t)panel->bytes);
+		memset(staged, 0, (size_t)panel->width * (size_t)panel->bytes);
+		memcpy(staged, row, (size_t)panel->dim * (size_t)panel->bytes);
 	}
-	return some;
 }
 
-/* Up to KVK_LANES key rows. Lanes without a key get the first one's: their scores are masked. */
-static void turn_rows(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
-		      const char *const *key, int count)
+/* Up to KVK_LANES rows that cannot be read as they lie. Lanes without a key get the first: scores are masked. */
+static void turn_staged(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
+			const char *const *key, int count)
 {
-	const char *row[KVK_LANES];
+	const char *row[2 * KVK_LANES];
 
-	for (int n = 0; n < KVK_LANES; n++)
-		row[n] = n < count
-				 ? stage_row(panel, key[2 * n], (char *)(tile->some + n * PANEL), tile->dtype)
-				 : row[0];
+	for (int n = 0; n < KVK_LANES; n++) {
+		char *staged = (char *)(tile->some + n * PANEL);
+
+		row[2 * n] = n < count ? staged : (char *)tile->some;
+		if (n < count)
+			stage_row(panel, key[2 * n], staged, tile->dtype);
+	}
 	if (tile->dtype == KVK_BF16)
-		turn_bf16(dst, row, panel->width);
+		turn_bf16(dst, row, 0, panel->width);
 	else
-		turn_f32(dst, row, panel->width);
+		turn_f32(dst, row, 0, panel->width);
 }
 
 static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, const struct kvk_gqa_keys *keys)
 {
+	const int skip = panel->first * panel->bytes;
+	const int in_place = tile->dtype != KVK_F16 && panel->dim == panel->width;
+
 	for (int n = 0; n < keys->count; n += KVK_LANES) {
+		const char *const *row = keys->row + 2 * n;
 		const int left = keys->count - n;
 
-		turn_rows(tile, panel, tile->panel + n, keys->row + 2 * n,
-			  left < KVK_LANES ? left : KVK_LANES);
+		if (left < KVK_LANES || !in_place)
+			turn_staged(tile, panel, tile->panel + n, row, left < KVK_LANES ? left : KVK_LANES);
+		else if (tile->dtype == KVK_BF16)
+			turn_bf16(tile->panel + n, row, skip, panel->width);
+		else
+			turn_f32(tile->panel + n, row, skip, panel->width);
 	}
 }
 
@@ -261,6 +269,19 @@ static void convert_values(struct kvk_gqa_tile *tile, const struct panel *panel,
 		convert_values_of(tile, panel, keys, KVK_F32);
 }
 
+KVK_INLINE void add_products(vf sum[ROWS][VECS], const vf column[VECS], const float *left, const int left_row,
+			     const int rows, const int vecs)
+{
+	KVK_UNROLL
+	for (int r = 0; r < rows; r++) {
+		const vf factor = vf_set(left[r * left_row]);
+
+		KVK_UNROLL
+		for (int v = 0; v < vecs; v++)
+			sum[r][v] = vf_fma(column[v], factor, sum[r][v]);
+	}
+}
+
 /* sum[r][v] += left[step * left_step + r * left_row] * right[step * right_step] */
 KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, const int left_row,
 			 const float *right, int right_step, int steps, const int rows, const int vecs,
@@ -276,14 +297,33 @@ KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, c
 			KVK_UNROLL
 			for (int v = 0; v < vecs; v++)
 				column[v] = vf_load(right + v * KVK_LANES);
-			KVK_UNROLL
-			for (int r = 0; r < rows; r++) {
-				const vf factor = vf_set(left[r * left_row]);
+			add_products(sum, column, left, left_row, rows, vecs);
+		}
+	}
+}
 
-				KVK_UNROLL
-				for (int v = 0; v < vecs; v++)
-					sum[r][v] = vf_fma(column[v], factor, sum[r][v]);
+/* The same of weights and bf16 values, which are left behind, converted, for the next rows. */
+KVK_INLINE void multiply_bf16(vf sum[ROWS][VECS], const float *left, float *right, const char *const *value,
+			      int skip, int steps, const int rows, struct fetch *fetch)
+{
+	for (int begin = 0; begin < steps; begin += STEPS) {
+		const int end = begin + STEPS < steps ? begin + STEPS : steps;
+
+		fetch_rows(fetch);
+		for (int n = begin; n < end; n++, right += PANEL) {
+			vf column[VECS];
+
+			KVK_UNROLL
+			for (int v = 0; v < VECS; v += 2) {
+				const vu words =
+					*(const vu_unaligned *)(value[2 * n] + skip + 2 * v * KVK_LANES);
+
+				column[v] = (vf)(words << 16);
+				column[v + 1] = (vf)(words & 0xffff0000u);
+				vf_store(right + v * KVK_LANES, column[v]);
+				vf_store(right + (v + 1) * KVK_LANES, column[v + 1]);
 			}
+			add_products(sum, column, left + n, KEYS, rows, VECS);
 		}
 	}
 }
@@ -309,21 +349,36 @@ KVK_INLINE void score_block(struct kvk_gqa_tile *tile, const struct panel *panel
 		vf_store(score + r * KEYS + v * KVK_LANES, sum[r][v]);
 }
 
-/* The same rows, `vecs` vectors of a panel's columns from `column` on, over the first `keys` values. */
-KVK_INLINE void weigh_block(struct kvk_gqa_tile *tile, float *out, int row, const int rows, int column,
-			    const int vecs, int keys, struct fetch *fetch)
+/* What the values of a panel are added to. */
+struct weighing {
+	float *out; /* [rows][width], the panel's columns */
+	const char *const
+		*value; /* bf16 to be converted on the way, every other pointer; or NULL: it is done */
+	int skip;       /* bytes of a value row in front of the panel */
+	int column;     /* first one of the block */
+	int vecs;       /* of the block */
+	int keys;       /* leading values of the tile */
+};
+
+/* `vecs` vectors of columns of the rows [row, row + rows). */
+KVK_INLINE void weigh_block(struct kvk_gqa_tile *tile, const struct weighing *w, int row, const int rows,
+			    const int vecs, const int convert, struct fetch *fetch)
 {
+	const float *weight = tile->score + row * KEYS;
+	float *panel = tile->panel + w->column;
+	float *out = w->out + w->column + row * tile->width;
 	const int width = tile->width;
 	vf sum[ROWS][VECS];
 
-	out += row * width;
 	KVK_UNROLL
 	for (int r = 0; r < rows; r++)
 		KVK_UNROLL
 	for (int v = 0; v < vecs; v++)
 		sum[r][v] = vf_load(out + r * width + v * KVK_LANES) * vf_set(tile->keep[row + r]);
-	multiply(sum, tile->score + row * KEYS, 1, KEYS, tile->panel + column, PANEL, keys, rows, vecs,
-		 fetch);
+	if (convert)
+		multiply_bf16(sum, weight, panel, w->value, w->skip + 2 * w->column, w->keys, rows, fetch);
+	else
+		multiply(sum, weight, 1, KEYS, panel, PANEL, w->keys, rows, vecs, fetch);
 	KVK_UNROLL
 	for (int r = 0; r < rows; r++)
 		KVK_UNROLL
@@ -331,13 +386,15 @@ KVK_INLINE void weigh_block(struct kvk_gqa_tile *tile, float *out, int row, cons
 		vf_store(out + r * width + v * KVK_LANES, sum[r][v]);
 }
 
-KVK_INLINE void weigh_block_of(struct kvk_gqa_tile *tile, float *out, int row, const int rows, int column,
-			       int vecs, int keys, struct fetch *fetch)
+KVK_INLINE void weigh_any_block(struct kvk_gqa_tile *tile, const struct weighing *w, int row, const int rows,
+				struct fetch *fetch)
 {
-	if (vecs == VECS)
-		weigh_block(tile, out, row, rows, column, VECS, keys, fetch);
+	if (w->vecs < VECS)
+		weigh_block(tile, w, row, rows, 2, 0, fetch);
+	else if (w->value)
+		weigh_block(tile, w, row, rows, VECS, 1, fetch);
 	else
-		weigh_block(tile, out, row, rows, column, 2, keys, fetch);
+		weigh_block(tile, w, row, rows, VECS, 0, fetch);
 }
 
 /* A function with the number of rows as a constant. */
@@ -364,8 +421,7 @@ KVK_INLINE void weigh_block_of(struct kvk_gqa_tile *tile, float *out, int row, c
 		}                                                                                            \
 	} while (0)
 #define SCORE(rows, tile, panel, row, key, fetch) score_block(tile, panel, row, rows, key, fetch)
-#define WEIGH(rows, tile, out, row, column, vecs, keys, fetch)                                               \
-	weigh_block_of(tile, out, row, rows, column, vecs, keys, fetch)
+#define WEIGH(rows, tile, w, row, fetch) weigh_any_block(tile, w, row, rows, fetch)
 
 /* Rows from `row` on that are computed together: steps as equal as can be. */
 static int rows_at(const struct kvk_gqa_tile *tile, int row)
@@ -385,19 +441,42 @@ static void score_panel(struct kvk_gqa_tile *tile, const struct panel *panel, in
 		}
 }
 
-/* Row by row where rows see different keys: a value that a row does not see is not multiplied. */
-static void weigh_panel(struct kvk_gqa_tile *tile, const struct panel *panel, float *out,
-			const struct kvk_gqa_keys *keys, struct fetch *fetch)
+/* bf16 values of a whole panel are converted by the first rows that use them; others beforehand. */
+static void begin_weighing(struct kvk_gqa_tile *tile, const struct panel *panel,
+			   const struct kvk_gqa_state *state, const struct kvk_gqa_keys *keys,
+			   struct weighing *w)
 {
-	int vecs = VECS;
+	const int on_the_way = tile->dtype == KVK_BF16 && panel->dim == PANEL && !keys->mixed;
 
-	for (int column = 0; column < panel->width; column += vecs * KVK_LANES) {
-		if (panel->width - column < VECS * KVK_LANES)
-			vecs = 2;
+	*w = (struct weighing){.out = state->out + panel->first,
+			       .value = on_the_way ? keys->row + 1 : NULL,
+			       .skip = panel->first * panel->bytes,
+			       .keys = keys->count};
+	if (!on_the_way)
+		convert_values(tile, panel, keys);
+}
+
+/* Row by row where rows see different keys: a value that a row does not see is not multiplied. */
+static void weigh_panel(struct kvk_gqa_tile *tile, const struct panel *panel,
+			const struct kvk_gqa_state *state, const struct kvk_gqa_keys *keys,
+			struct fetch *fetch)
+{
+	const char *const *value;
+	struct weighing w;
+
+	begin_weighing(tile, panel, state, keys, &w);
+	value = w.value;
+	for (; w.column < panel->width; w.column += w.vecs * KVK_LANES) {
+		w.vecs = panel->width - w.column < VECS * KVK_LANES ? 2 : VECS;
+		w.value = value;
 		for (int row = 0, rows; row < tile->rows; row += rows) {
-			rows = keys->mixed ? 1 : rows_at(tile, row);
-			CALL_ROWS(rows, WEIGH, tile, out + panel->first + column, row, column, vecs,
-				  keys->mixed ? keys->seen[row] : keys->count, fetch);
+			rows = rows_at(tile, row);
+			if (keys->mixed) {
+				rows = 1;
+				w.keys = keys->seen[row];
+			}
+			CALL_ROWS(rows, WEIGH, tile, &w, row, fetch);
+			w.value = NULL;
 		}
 	}
 }
@@ -444,7 +523,7 @@ KVK_INLINE vf row_largest(const float *score)
 }
 
 /* A row's scores become weights; returns their sums. */
-KVK_INLINE vf row_weights(float *score, vf scale, vf top)
+KVK_INLINE vf row_weights(float *score, vf top)
 {
 	vf part[4];
 
@@ -455,7 +534,7 @@ KVK_INLINE vf row_weights(float *score, vf scale, vf top)
 		KVK_UNROLL
 	for (int i = 0; i < 4; i++) {
 		float *place = score + n + i * KVK_LANES;
-		const vf weight = vf_exp2(vf_fma(vf_load(place), scale, -top));
+		const vf weight = vf_exp2(vf_load(place) - top);
 
 		part[i] += weight;
 		vf_store(place, weight);
@@ -466,12 +545,11 @@ KVK_INLINE vf row_weights(float *score, vf scale, vf top)
 /* In three passes, so that no row waits for another step of its own. */
 static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
 {
-	const vf scale = vf_set(tile->scale_log2);
 	float top[KVK_GQA_ROWS] KVK_GQA_ALIGNED;
 	int row;
 
 	for (row = 0; row < tile->rows; row++)
-		top[row] = vf_max(row_largest(tile->score + row * KEYS) * scale, vf_set(state->max[row]))[0];
+		top[row] = vf_max(row_largest(tile->score + row * KEYS), vf_set(state->max[row]))[0];
 	for (; row % KVK_LANES; row++)
 		top[row] = 0;
 	for (row = 0; row < tile->rows; row += KVK_LANES) {
@@ -480,7 +558,7 @@ static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state
 	}
 	for (row = 0; row < tile->rows; row++) {
 		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
-		const vf more = row_weights(tile->score + row * KEYS, scale, vf_set(top[row]));
+		const vf more = row_weights(tile->score + row * KEYS, vf_set(top[row]));
 
 		vf_store(sum, vf_fma(vf_load(sum), vf_set(tile->keep[row]), more));
 	}
@@ -515,8 +593,7 @@ static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
 	for (int first = 0; first < tile->width; first += PANEL) {
 		const struct panel panel = panel_at(tile, first);
 
-		convert_values(tile, &panel, now);
-		weigh_panel(tile, &panel, state->out, now, &fetch);
+		weigh_panel(tile, &panel, state, now, &fetch);
 	}
 }
 
@@ -531,7 +608,7 @@ static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32
 	else
 		convert_row(converted, q, tile->dim, tile->width, KVK_F32);
 	for (int d = 0; d < tile->width; d++)
-		tile->q[d * tile->rows + row] = converted[place_of(d, dtype)];
+		tile->q[d * tile->rows + row] = converted[place_of(d, dtype)] * tile->scale_log2;
 }
 
 static void merge(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,

@@ -29,8 +29,8 @@
 /* What a tile of rows knows after some of its keys: the result is out / (the sum of the row's sums). */
 struct kvk_gqa_state {
 	float *out; /* [rows][width] weighted values, in the order of a converted row */
-	float *sum; /* [rows][KVK_GQA_MAX_LANES] of the weights 2^(score * scale_log2 - max), lane by lane */
-	float *max; /* [rows, to a multiple of KVK_GQA_MAX_LANES] largest score * scale_log2; 64-byte aligned, as all */
+	float *sum; /* [rows][KVK_GQA_MAX_LANES] of the weights 2^(score - max), lane by lane */
+	float *max; /* [rows, to a multiple of KVK_GQA_MAX_LANES] largest score; 64-byte aligned, as all */
 };
 
 /* A tile of keys: where their rows lie, key and value of each in turn, and how many each query row sees. */
@@ -49,7 +49,7 @@ struct kvk_gqa_tile {
 	uint32_t dtype;   /* of the keys and values */
 	float scale_log2; /* of the logits, times log2(e) */
 
-	float q[KVK_GQA_ELEMENTS] KVK_GQA_ALIGNED; /* [width][rows] */
+	float q[KVK_GQA_ELEMENTS] KVK_GQA_ALIGNED; /* [width][rows], times scale_log2 */
 	float panel[KVK_GQA_KEYS *
 		    KVK_GQA_PANEL] KVK_GQA_ALIGNED; /* of keys [elements][keys], of values [keys][elements] */
 	float some[KVK_GQA_MAX_LANES * KVK_GQA_PANEL] KVK_GQA_ALIGNED; /* of key rows on their way */
