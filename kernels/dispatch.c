@@ -46,6 +46,22 @@ static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 		return ret;                                                                                  \
 	}
 
+/* kvk_<op>() of one that needs no scratch. */
+#define FAST_PLAIN(op)                                                                                       \
+	int kvk_##op(const struct kvk_##op##_params *params)                                                 \
+	{                                                                                                    \
+		struct kvk_##op##_params ready;                                                              \
+		enum kvk_level level;                                                                        \
+		int ret = kvk_prepare_##op(params, &ready);                                                  \
+                                                                                                             \
+		if (ret <= 0)                                                                                \
+			return ret;                                                                          \
+		ret = kvk_level_choose(&level);                                                              \
+		if (!ret)                                                                                    \
+			kvk_##op##_cpu(&ready, level);                                                       \
+		return ret;                                                                                  \
+	}
+
 /* An operation whose only version is the reference; it obeys $KVPOOL_KERNELS all the same. */
 #define REFERENCE(op)                                                                                        \
 	int kvk_##op(const struct kvk_##op##_params *params)                                                 \
@@ -86,7 +102,8 @@ int kvk_msa_select(const struct kvk_msa_select_params *params)
 REFERENCE(mla_sparse)
 NO_SCRATCH(mla_sparse)
 
-REFERENCE(mla_write)
-REFERENCE(kv_write)
 REFERENCE(combine)
 REFERENCE(mla_plan)
+
+FAST_PLAIN(mla_write)
+FAST_PLAIN(kv_write)

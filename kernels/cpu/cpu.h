@@ -25,4 +25,8 @@ void kvk_msa_select_cpu(const struct kvk_msa_select_params *ready);
 size_t kvk_msa_sparse_cpu_scratch(const struct kvk_msa_sparse_params *shape);
 void kvk_msa_sparse_cpu(const struct kvk_msa_sparse_params *ready, enum kvk_level level);
 
+/* Without scratch. */
+void kvk_mla_write_cpu(const struct kvk_mla_write_params *ready, enum kvk_level level);
+void kvk_kv_write_cpu(const struct kvk_kv_write_params *ready, enum kvk_level level);
+
 #endif
