@@ -81,6 +81,7 @@ static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 	}
 
 FAST(mla_dense)
+FAST(mla_sparse)
 FAST(gqa_dense)
 FAST(msa_scores)
 FAST(msa_sparse)
@@ -98,9 +99,6 @@ int kvk_msa_select(const struct kvk_msa_select_params *params)
 		kvk_msa_select_cpu(&ready); /* the same at every level */
 	return ret;
 }
-
-REFERENCE(mla_sparse)
-NO_SCRATCH(mla_sparse)
 
 REFERENCE(combine)
 REFERENCE(mla_plan)

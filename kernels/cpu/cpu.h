@@ -14,6 +14,9 @@
 size_t kvk_mla_dense_cpu_scratch(const struct kvk_mla_dense_params *shape);
 void kvk_mla_dense_cpu(const struct kvk_mla_dense_params *ready, enum kvk_level level);
 
+size_t kvk_mla_sparse_cpu_scratch(const struct kvk_mla_sparse_params *shape);
+void kvk_mla_sparse_cpu(const struct kvk_mla_sparse_params *ready, enum kvk_level level);
+
 size_t kvk_gqa_dense_cpu_scratch(const struct kvk_gqa_dense_params *shape);
 void kvk_gqa_dense_cpu(const struct kvk_gqa_dense_params *ready, enum kvk_level level);
 

@@ -79,6 +79,7 @@ RUN(msa_scores)
 RUN(msa_sparse)
 
 AT_EVERY_LEVEL(mla_dense)
+AT_EVERY_LEVEL(mla_sparse)
 AT_EVERY_LEVEL(gqa_dense)
 AT_EVERY_LEVEL(msa_scores)
 AT_EVERY_LEVEL(msa_sparse)
@@ -87,8 +88,8 @@ AT_EVERY_LEVEL(msa_sparse)
 #define LEVEL(name_)                                                                                         \
 	{                                                                                                    \
 		.name = #name_, .row_limit = 1e-4, .mla_dense = mla_dense_##name_,                           \
-		.gqa_dense = gqa_dense_##name_, .msa_scores = msa_scores_##name_,                            \
-		.msa_sparse = msa_sparse_##name_                                                             \
+		.mla_sparse = mla_sparse_##name_, .gqa_dense = gqa_dense_##name_,                            \
+		.msa_scores = msa_scores_##name_, .msa_sparse = msa_sparse_##name_                           \
 	}
 
 static const struct version levels[KVK_LEVELS] = {
