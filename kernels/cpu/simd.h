@@ -185,14 +185,14 @@ KVK_INLINE float vf_largest(vf a)
 }
 
 /*
- * 2^x for x <= 0, relative error below 3e-7; below 2^-126 it is 0; NaN stays NaN. x is a whole number (found by
- * adding and removing 1.5 * 2^23) and a rest in [-0.5, 0.5], for which a Taylor polynomial does. The whole
- * number is added to the exponent: from -126 on the product's is at least that of the smallest normal.
+ * 2^x for x <= 0, relative error below 3e-7; 0 from about 2^-126.5 down; NaN stays NaN. x is a whole number and a
+ * rest in [-0.5, 0.5], for which a Taylor polynomial does. Adding `magic` leaves the whole number plus 127 in the
+ * lowest bits of the sum: shifted up, they are the power's exponent, and with -127 the power is 0.
  */
 KVK_INLINE vf vf_exp2(vf x)
 {
-	const vf magic = vf_set(0x1.8p23f);
-	const vf clamped = vf_max(vf_set(-126.0f), x); /* NaN comes through */
+	const vf magic = vf_set(0x1.8p23f + 127);
+	const vf clamped = vf_max(vf_set(-127.0f), x); /* NaN comes through */
 	const vf shifted = clamped + magic;
 	const vf f = clamped - (shifted - magic);
 	vf p = vf_set(1.5403530393381606e-4f); /* ln(2)^n / n!, n = 6 to 0 */
@@ -203,13 +203,7 @@ KVK_INLINE vf vf_exp2(vf x)
 	p = vf_fma(p, f, vf_set(2.402265069591007e-1f));
 	p = vf_fma(p, f, vf_set(6.931471805599453e-1f));
 	p = vf_fma(p, f, vf_set(1.0f));
-	p *= (vf)(((vu)shifted - (vu)magic + 127u) << 23);
-#if defined(KVK_SIMD_AVX512)
-	return (vf)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ),
-				       (__m512)p);
-#else
-	return (vf)(~(vi)(x < vf_set(-126.0f)) & (vi)p);
-#endif
+	return p * (vf)((vu)shifted << 23);
 }
 
 /* Loads of KVK_LANES codes at any address. */
