@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "random.h"
 
+#include "dtype.h"
 #include "threads.h"
 
 #include <errno.h>
@@ -100,6 +101,23 @@ uint32_t random_plain_dtype(struct kvt_rng *rng)
 	static const uint32_t dtypes[] = {KVK_BF16, KVK_BF16, KVK_F16, KVK_F32};
 
 	return dtypes[kvt_between(rng, 0, 3)];
+}
+
+uint32_t random_out_dtype(struct kvt_rng *rng)
+{
+	return kvt_between(rng, 0, 2) ? KVK_F32 : random_plain_dtype(rng);
+}
+
+void random_load_row(float *to, const void *out, uint32_t dtype, int64_t row, int32_t dim)
+{
+	for (int32_t i = 0; i < dim; i++)
+		to[i] = kvk_load(out, dtype, row * dim + i);
+}
+
+/* Half a unit in the last place of the largest element on top of f32's limit. */
+double random_row_limit(uint32_t out_dtype)
+{
+	return 1e-4 + (out_dtype == KVK_BF16 ? 0x1p-8 : out_dtype == KVK_F16 ? 0x1p-11 : 0);
 }
 
 static struct kvt_rng rng;

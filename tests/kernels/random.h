@@ -42,6 +42,12 @@ int random_cases(int usual);
 int32_t random_lens(struct kvt_rng *rng, int32_t lens[4], int32_t most);
 int32_t random_page_tokens(struct kvt_rng *rng);
 uint32_t random_plain_dtype(struct kvt_rng *rng);
+/* f32 mostly: there the limits are tightest. */
+uint32_t random_out_dtype(struct kvt_rng *rng);
+
+/* Row `row` of [.., dim] as f32, and how far it may be from the reference's, relative to its largest magnitude. */
+void random_load_row(float *to, const void *out, uint32_t dtype, int64_t row, int32_t dim);
+double random_row_limit(uint32_t out_dtype);
 
 void random_mla_dense(struct kvt_rng *rng);
 void random_mla_sparse(struct kvt_rng *rng);

@@ -48,17 +48,19 @@ static void free_samples(struct samples *samples)
 
 /* `out` [batch, s_q, heads, 512] and lse [batch, heads, s_q] against the samples. */
 static void judge_samples(const struct samples *samples, const char *text, const struct version *version,
-			  const float *out, const float *lse, int32_t heads, int32_t s_q)
+			  const void *out, uint32_t dtype, const float *lse, int32_t heads, int32_t s_q)
 {
 	for (int n = 0; n < samples->count; n++) {
 		const struct sample *sample = &samples->at[n];
 		const int64_t first = (int64_t)sample->sequence * s_q;
 
 		for (int32_t i = 0; i < s_q; i++) {
-			const struct measure rows = measure_rows(
-				out + ((first + i) * heads + sample->head) * KVK_MLA_LATENT,
-				sample->out + (int64_t)i * KVK_MLA_LATENT, 1, KVK_MLA_LATENT, 1e-4);
+			float row[KVK_MLA_LATENT];
+			struct measure rows;
 
+			random_load_row(row, out, dtype, (first + i) * heads + sample->head, KVK_MLA_LATENT);
+			rows = measure_rows(row, sample->out + (int64_t)i * KVK_MLA_LATENT, 1, KVK_MLA_LATENT,
+					    random_row_limit(dtype));
 			if (!rows.pass)
 				fail_msg("%s: %s: sequence %d, head %d, query %d: error %g", text,
 					 version->name, sample->sequence, sample->head, i, rows.error);
@@ -109,6 +111,7 @@ static void sample_dense(struct dense *dense, struct kvt_rng *rng)
 		p.block_table += (int64_t)sample->sequence * p.table_width;
 		p.lens += sample->sequence;
 		p.sink = p.sink ? p.sink + sample->head : NULL;
+		p.out_dtype = KVK_F32;
 		p.out = sample->out;
 		p.lse = sample->lse;
 		assert_int_equal(kvk_mla_dense_ref(&p), 0);
@@ -130,8 +133,8 @@ static void judge_dense(void *context, const struct version *version)
 	const struct dense *dense = context;
 	const struct kvt_mla *mla = &dense->mla;
 
-	judge_samples(&dense->samples, dense->text, version, mla->out, mla->lse, mla->params.heads,
-		      mla->params.s_q);
+	judge_samples(&dense->samples, dense->text, version, mla->out, mla->params.out_dtype, mla->lse,
+		      mla->params.heads, mla->params.s_q);
 }
 
 static void dense_alone(void *context, const struct version *version)
@@ -141,6 +144,7 @@ static void dense_alone(void *context, const struct version *version)
 	const int32_t sequence = dense->samples.at[0].sequence;
 	const int64_t rows = (int64_t)mla->params.s_q * mla->params.heads;
 	struct kvk_mla_dense_params p = mla->params;
+	const int64_t bytes = rows * KVK_MLA_LATENT * (int64_t)kvk_dtype_bytes(p.out_dtype);
 	float *out = kvt_poison(rows * KVK_MLA_LATENT, sizeof(float));
 	float *lse = kvt_poison(rows, sizeof(float));
 
@@ -151,8 +155,7 @@ static void dense_alone(void *context, const struct version *version)
 	p.out = out;
 	p.lse = lse;
 	assert_int_equal(version->mla_dense(&p), 0);
-	if (memcmp(out, mla->out + sequence * rows * KVK_MLA_LATENT,
-		   (size_t)rows * KVK_MLA_LATENT * sizeof(float)) ||
+	if (memcmp(out, (const char *)mla->out + sequence * bytes, (size_t)bytes) ||
 	    memcmp(lse, mla->lse + sequence * rows, (size_t)rows * sizeof(float)))
 		fail_msg("%s: %s: sequence %d alone gives other bits", dense->text, version->name, sequence);
 	free(out);
@@ -188,9 +191,10 @@ void random_mla_dense(struct kvt_rng *rng)
 		random_query(mla, rng);
 		mla->params.flags = kvt_between(rng, 0, 1) ? KVK_CAUSAL : 0;
 		mla->params.sink = kvt_between(rng, 0, 1) ? mla->sink : NULL;
+		mla->params.out_dtype = random_out_dtype(rng);
 		snprintf(dense.text, sizeof(dense.text),
-			 "mla_dense %d x %d heads x %d, page %d, dtypes %u %u", batch, heads, s_q,
-			 page_tokens, mla->params.q_dtype, mla->params.kv_dtype);
+			 "mla_dense %d x %d heads x %d, page %d, dtypes %u %u %u", batch, heads, s_q,
+			 page_tokens, mla->params.q_dtype, mla->params.kv_dtype, mla->params.out_dtype);
 		sample_dense(&dense, rng);
 		random_check(rng, &(const struct subject){
 					  .text = dense.text,
@@ -251,7 +255,7 @@ static void open_sparse(struct sparse *sparse, struct kvt_rng *rng, int32_t topk
 		.pages = from->pages,
 		.q_dtype = from->q_dtype,
 		.kv_dtype = from->kv_dtype,
-		.out_dtype = KVK_F32,
+		.out_dtype = random_out_dtype(rng),
 		.scale = from->scale,
 		.q = from->q,
 		.kv = from->kv,
@@ -280,6 +284,7 @@ static void sample_sparse(struct sparse *sparse, struct kvt_rng *rng)
 		p.indices += (int64_t)sample->sequence * p.s_q * p.topk;
 		p.topk_length = p.topk_length ? p.topk_length + sample->sequence : NULL;
 		p.sink = p.sink ? p.sink + sample->head : NULL;
+		p.out_dtype = KVK_F32;
 		p.out = sample->out;
 		p.lse = sample->lse;
 		assert_int_equal(kvk_mla_sparse_ref(&p), 0);
@@ -300,8 +305,8 @@ static void judge_sparse(void *context, const struct version *version)
 {
 	const struct sparse *sparse = context;
 
-	judge_samples(&sparse->samples, sparse->text, version, sparse->mla.out, sparse->mla.lse,
-		      sparse->params.heads, sparse->params.s_q);
+	judge_samples(&sparse->samples, sparse->text, version, sparse->mla.out, sparse->params.out_dtype,
+		      sparse->mla.lse, sparse->params.heads, sparse->params.s_q);
 }
 
 static void sparse_alone(void *context, const struct version *version)
@@ -311,6 +316,7 @@ static void sparse_alone(void *context, const struct version *version)
 	const int32_t sequence = sparse->samples.at[0].sequence;
 	const int64_t rows = (int64_t)mla->params.s_q * mla->params.heads;
 	struct kvk_mla_sparse_params p = sparse->params;
+	const int64_t bytes = rows * KVK_MLA_LATENT * (int64_t)kvk_dtype_bytes(p.out_dtype);
 	float *out = kvt_poison(rows * KVK_MLA_LATENT, sizeof(float));
 
 	p.batch = 1;
@@ -320,8 +326,7 @@ static void sparse_alone(void *context, const struct version *version)
 	p.out = out;
 	p.lse = NULL;
 	assert_int_equal(version->mla_sparse(&p), 0);
-	if (memcmp(out, mla->out + sequence * rows * KVK_MLA_LATENT,
-		   (size_t)rows * KVK_MLA_LATENT * sizeof(float)))
+	if (memcmp(out, (const char *)mla->out + sequence * bytes, (size_t)bytes))
 		fail_msg("%s: %s: sequence %d alone gives other bits", sparse->text, version->name, sequence);
 	free(out);
 }
@@ -343,8 +348,9 @@ void random_mla_sparse(struct kvt_rng *rng)
 		random_query(mla, rng);
 		open_sparse(&sparse, rng, topk);
 		snprintf(sparse.text, sizeof(sparse.text),
-			 "mla_sparse %d x %d heads x %d, top %d, page %d, dtypes %u %u", batch, heads, s_q,
-			 topk, page_tokens, mla->params.q_dtype, mla->params.kv_dtype);
+			 "mla_sparse %d x %d heads x %d, top %d, page %d, dtypes %u %u %u", batch, heads, s_q,
+			 topk, page_tokens, mla->params.q_dtype, mla->params.kv_dtype,
+			 sparse.params.out_dtype);
 		sample_sparse(&sparse, rng);
 		random_check(rng, &(const struct subject){
 					  .text = sparse.text,

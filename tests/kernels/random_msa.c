@@ -37,25 +37,27 @@ static struct ragged random_rows(struct kvt_rng *rng, int32_t batch, int32_t cap
  * A short row may cancel to almost nothing, which makes an error relative to it say little: below 16 elements the error
  * is held to 1e-5 of the values' range, [-1, 1].
  */
-static bool row_is_near(const float *got, const float *want, int32_t dim)
+static bool row_is_near(const float *got, const float *want, int32_t dim, uint32_t dtype)
 {
 	if (dim >= 16)
-		return measure_rows(got, want, 1, dim, 1e-4).pass;
+		return measure_rows(got, want, 1, dim, random_row_limit(dtype)).pass;
 	for (int32_t i = 0; i < dim; i++)
-		if (!(fabs((double)got[i] - (double)want[i]) <= 1e-5))
+		if (!(fabs((double)got[i] - (double)want[i]) <= 1e-5 + (random_row_limit(dtype) - 1e-4)))
 			return false;
 	return true;
 }
 
 /* Head `head` of out [rows, heads, dim] and lse [rows, heads] against `want` [rows, dim] and [rows]. */
-static void judge_head(const char *text, const struct version *version, const float *out, const float *lse,
-		       int32_t heads, int32_t head, const float *want, const float *want_lse, int32_t rows,
-		       int32_t dim)
+static void judge_head(const char *text, const struct version *version, const void *out, uint32_t dtype,
+		       const float *lse, int32_t heads, int32_t head, const float *want,
+		       const float *want_lse, int32_t rows, int32_t dim)
 {
 	for (int32_t row = 0; row < rows; row++) {
 		const int64_t at = (int64_t)row * heads + head;
+		float got[KVK_MAX_HEAD_DIM];
 
-		if (!row_is_near(out + at * dim, want + (int64_t)row * dim, dim))
+		random_load_row(got, out, dtype, at, dim);
+		if (!row_is_near(got, want + (int64_t)row * dim, dim, dtype))
 			fail_msg("%s: %s: row %d, head %d", text, version->name, row, head);
 		if (!measure_values(lse + at, want_lse + row, 1).pass)
 			fail_msg("%s: %s: row %d, head %d: lse %.9g, not %.9g", text, version->name, row,
@@ -93,7 +95,7 @@ static void judge_attention(void *context, const struct version *version)
 	const struct attention *attention = context;
 	const struct kvk_gqa_dense_params *p = &attention->gqa.params;
 
-	judge_head(attention->text, version, attention->gqa.out, attention->gqa.lse, p->heads,
+	judge_head(attention->text, version, attention->gqa.out, p->out_dtype, attention->gqa.lse, p->heads,
 		   attention->head, attention->want, attention->want_lse, p->rows, p->head_dim);
 }
 
@@ -107,6 +109,7 @@ static void attention_alone(void *context, const struct version *version)
 	const int32_t rows = (whole->cu_q ? whole->cu_q[last + 1] : first + whole->s_q) - first;
 	const int64_t width = (int64_t)whole->heads * whole->head_dim;
 	const char *q = (const char *)whole->q + first * width * (int64_t)kvk_dtype_bytes(whole->q_dtype);
+	const int64_t element = (int64_t)kvk_dtype_bytes(whole->out_dtype);
 	float *out = kvt_poison(rows * width, sizeof(float));
 
 	if (attention->is_sparse) {
@@ -136,7 +139,8 @@ static void attention_alone(void *context, const struct version *version)
 		p.lse = NULL;
 		assert_int_equal(version->gqa_dense(&p), 0);
 	}
-	if (rows && memcmp(out, attention->gqa.out + first * width, (size_t)(rows * width) * sizeof(float)))
+	if (rows && memcmp(out, (const char *)attention->gqa.out + first * width * element,
+			   (size_t)(rows * width * element)))
 		fail_msg("%s: %s: the last sequence alone gives other bits", attention->text, version->name);
 	free(out);
 }
@@ -159,6 +163,7 @@ static void ask_reference(struct attention *attention, struct kvt_rng *rng)
 	p.heads = p.kv_heads = s.heads = s.kv_heads = 1;
 	p.k = s.k = (const char *)p.k + group * p.k_stride_head * bytes;
 	p.v = s.v = (const char *)p.v + group * p.v_stride_head * bytes;
+	p.out_dtype = s.out_dtype = KVK_F32;
 	p.out = s.out = attention->want;
 	p.lse = s.lse = attention->want_lse;
 	if (attention->is_sparse) {
@@ -235,12 +240,13 @@ static void open_attention(struct attention *attention, struct kvt_rng *rng)
 		gqa->params.cu_q = attention->ragged.cu_q;
 		gqa->params.s_q = 0;
 	}
+	gqa->params.out_dtype = random_out_dtype(rng);
 	gqa->params.flags = attention->is_sparse || kvt_between(rng, 0, 1) ? KVK_CAUSAL : 0;
 	snprintf(attention->text, sizeof(attention->text),
-		 "%s %d x %d/%d heads of %d, %s, page %d, dtype %u, layout of %lld",
+		 "%s %d x %d/%d heads of %d, %s, page %d, dtypes %u %u, layout of %lld",
 		 attention->is_sparse ? "msa_sparse" : "gqa_dense", batch, kv_heads * group, kv_heads, dim,
 		 gqa->params.cu_q ? "ragged" : "even", gqa->params.page_tokens, gqa->params.kv_dtype,
-		 (long long)gqa->params.k_stride_head);
+		 gqa->params.out_dtype, (long long)gqa->params.k_stride_head);
 }
 
 static void random_attention(struct kvt_rng *rng, bool is_sparse)
