@@ -333,8 +333,11 @@ static void too_large_a_pool_is_refused_with_nothing_left(void **state)
 	(void)state;
 	for (enum kvd_share share = KVD_SHARE_IPC; share <= KVD_SHARE_FD; share++) {
 		struct kvd_memory *memory = make("cuda:0", share, UINT64_C(1) << 40);
+		uint64_t before = kvt_cuda_calls(getpid(), "cuMemCreate");
 
 		assert_int_equal(populate(memory), -ENOMEM);
+		/* Known beforehand: nothing but the probe's piece was created. */
+		assert_true(kvt_cuda_calls(getpid(), "cuMemCreate") <= before + 1);
 		assert_nothing_left();
 		ops->destroy(memory);
 	}

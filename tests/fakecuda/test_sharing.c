@@ -7,8 +7,10 @@
 #include "fixture.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define WORDS (1u << 18)
@@ -201,6 +203,21 @@ static void a_freed_allocation_can_not_be_opened(void **state)
 	(void)state;
 	OK(cuMemFree, pointer);
 	assert_int_equal(ask(role_socket, &order).ret, KVW_CUDA_INVALID_HANDLE);
+	end_role(pid, role_socket);
+}
+
+static void a_handle_of_an_earlier_process_of_that_number_is_refused(void **state)
+{
+	struct order order = {.bytes = 1};
+	uint64_t pointer = 0;
+	int role_socket;
+	pid_t pid = kvt_cuda_spawn("late", NULL, &role_socket);
+
+	(void)state;
+	kvt_cuda_receive(role_socket, &order, sizeof(order), NULL);
+	order.handle.bytes[16] ^= 1; /* the start time, in the double's handles */
+	ANSWERS(KVW_CUDA_INVALID_HANDLE, cuIpcOpenMemHandle, &pointer, order.handle, KVW_CUDA_IPC_LAZY_PEER);
+	(void)ask(role_socket, &order);
 	end_role(pid, role_socket);
 }
 
@@ -463,6 +480,29 @@ static void the_memory_limit_is_shared_and_follows_the_living(void **state)
 	assert_int_equal(before, after);
 }
 
+/* Dead, though its parent has not been told yet: its memory is free. */
+static void a_dead_process_uses_no_memory_before_it_is_waited_for(void **state)
+{
+	struct order order;
+	siginfo_t info;
+	size_t before;
+	size_t after;
+	size_t total;
+	int role_socket;
+	pid_t pid;
+
+	(void)state;
+	OK(cuMemGetInfo, &before, &total);
+	pid = kvt_cuda_spawn("late", NULL, &role_socket);
+	kvt_cuda_receive(role_socket, &order, sizeof(order), NULL);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	OK(cuMemGetInfo, &after, &total);
+	assert_int_equal(before, after);
+	(void)kvt_cuda_reap(pid);
+	close(role_socket);
+}
+
 static int run_role(const char *role)
 {
 	if (!strcmp(role, "importer"))
@@ -481,15 +521,22 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_a_wait_the_other_reads_stale_bytes),
 		cmocka_unit_test(the_owner_can_not_open_its_own_handle),
 		cmocka_unit_test(a_freed_allocation_can_not_be_opened),
+		cmocka_unit_test(a_handle_of_an_earlier_process_of_that_number_is_refused),
 		cmocka_unit_test(a_mapping_outlives_its_owner_and_a_handle_does_not),
 		cmocka_unit_test(by_descriptor_both_read_what_the_other_wrote),
 		cmocka_unit_test(a_read_only_mapping_loses_its_context_when_written),
 		cmocka_unit_test(a_descriptor_that_is_no_memory_is_refused),
 		cmocka_unit_test(a_stream_waits_for_another_processs_word),
 		cmocka_unit_test(the_memory_limit_is_shared_and_follows_the_living),
+		cmocka_unit_test(a_dead_process_uses_no_memory_before_it_is_waited_for),
 	};
+	char *seed = NULL;
 
 	(void)argc;
+	/* One seed for all processes: that addresses differ has no chance's help. */
+	if (!getenv("KVP_SEED") && asprintf(&seed, "%llu", (unsigned long long)kvt_seed()) > 0)
+		setenv("KVP_SEED", seed, 1);
+	free(seed);
 	kvt_cuda_start(argv);
 	kvt_watchdog(60);
 	if (kvt_cuda_role())
