@@ -96,7 +96,9 @@ static void cut_call(const struct kvk_gqa_call *call, struct cut *cut)
 
 static size_t slot_bytes(const struct cut *cut)
 {
-	const size_t floats = (size_t)cut->tile_rows * ((size_t)cut->width + KVK_GQA_MAX_LANES + 1);
+	/* Behind the last maximum there is room for a vector. */
+	const size_t floats =
+		(size_t)cut->tile_rows * ((size_t)cut->width + KVK_GQA_MAX_LANES + 1) + KVK_GQA_MAX_LANES;
 
 	return (floats * sizeof(float) + KVK_SCRATCH_ALIGN - 1) / KVK_SCRATCH_ALIGN * KVK_SCRATCH_ALIGN;
 }

@@ -43,20 +43,32 @@
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
 
-/* Rows still to be fetched, a few at each call. */
+/* Rows still to be fetched, a few at each call: first the even lines of all of them, then the odd ones. */
 struct fetch {
+	const char *const *first;
 	const char *const *row;
 	const char *const *end;
-	int bytes; /* of a row */
-	int rows;  /* each time */
+	int offset; /* of the first line in a row */
+	int bytes;  /* of a row */
+	int rows;   /* each time */
 };
 
-/* Into L2: L1 is full of what is being worked on. */
+/*
+ * Into L2: L1 is full of what is being worked on. Where L2 fetches lines in pairs, the odd ones have come by the time
+ * that they are asked for, and did not take a line fill buffer all the way from memory: there are too few of them.
+ */
 KVK_INLINE void fetch_rows(struct fetch *fetch)
 {
-	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++, fetch->row++)
-		for (int offset = 0; offset < fetch->bytes; offset += LINE)
+	for (int i = 0; i < fetch->rows; i++, fetch->row++) {
+		if (fetch->row == fetch->end) {
+			if (fetch->offset)
+				return;
+			fetch->offset = LINE;
+			fetch->row = fetch->first;
+		}
+		for (int offset = fetch->offset; offset < fetch->bytes; offset += 2 * LINE)
 			__builtin_prefetch(*fetch->row + offset, 0, 2);
+	}
 }
 
 /* How many rows to ask for each time, so that the last ones are asked for shortly before the tile ends. */
@@ -65,10 +77,11 @@ static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_ke
 	const int blocks = (tile->rows + ROWS - 1) / ROWS;
 	const int calls = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
 
-	*fetch = (struct fetch){.row = keys->row,
+	*fetch = (struct fetch){.first = keys->row,
+				.row = keys->row,
 				.end = keys->row + 2 * keys->count,
 				.bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2),
-				.rows = 2 * keys->count / calls + 1};
+				.rows = keys->count ? 4 * keys->count / calls + 1 : 0};
 }
 
 /* Two vectors of codes become f32. */
@@ -553,8 +566,9 @@ static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state
 	for (; row % KVK_LANES; row++)
 		top[row] = 0;
 	for (row = 0; row < tile->rows; row += KVK_LANES) {
-		vf_store(tile->keep + row, vf_exp2(vf_load(state->max + row) - vf_load(top + row)));
-		vf_store(state->max + row, vf_load(top + row));
+		/* A run's maxima begin anywhere in its slot, and whole vectors of them may be stored. */
+		vf_store(tile->keep + row, vf_exp2(vf_loadu(state->max + row) - vf_load(top + row)));
+		vf_storeu(state->max + row, vf_load(top + row));
 	}
 	for (row = 0; row < tile->rows; row++) {
 		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
