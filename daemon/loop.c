@@ -145,7 +145,6 @@ const char *kvd_loop_name(const struct kvd_loop *loop)
 
 void kvd_delivery_begin(struct kvd_loop *loop)
 {
-	loop->turn++;
 	loop->stop_us = now_us() + KVD_DELIVER_US;
 }
 

@@ -30,7 +30,7 @@ struct kvd_watch {
 	int fd;
 	uint32_t generation; /* counts the slot's lives */
 	uint32_t cancels;    /* io_uring: how often its request was cancelled */
-	uint64_t turn;       /* the last turn that delivered to it */
+	uint64_t batch;      /* io_uring: the last batch of completions that delivered to it */
 	bool armed;          /* the kernel reports on it */
 	bool ended;          /* delivered end of file or an error: nothing follows */
 	bool forgotten;
@@ -88,7 +88,7 @@ struct kvd_loop {
 	uint32_t live;  /* added and not forgotten */
 	uint32_t max_watches;
 	uint32_t max_message_bytes;
-	uint64_t turn;      /* counts deliveries of the backend; 0 before the first */
+	uint64_t batch;     /* io_uring: counts what was ready at one look; 0 before the first */
 	uint64_t stop_us;   /* when this turn's delivery ends */
 	uint64_t resume_us; /* when paused watches are armed again; UINT64_MAX: none is paused */
 };
@@ -98,7 +98,7 @@ struct kvd_loop {
 
 /*
  * A turn delivers for so long, and ends with the callback that it is in: the rest stays where it is, in order, and is first in
- * the next turn. begin: what is ready was taken from the kernel.
+ * the next turn.
  */
 #define KVD_DELIVER_US 100u
 void kvd_delivery_begin(struct kvd_loop *loop);

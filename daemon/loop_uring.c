@@ -10,8 +10,9 @@
  * was full, no buffer was left, the kernel chose so): then it is asked for again.
  *
  * Fairness: the buffers are shared, and a peer that floods takes as many as it can. Each
- * goes back when its callback returned. Who found none (ENOBUFS) is armed again at the
- * start of the next turn, those that got nothing in this turn before those that did.
+ * goes back when its callback returned. Who found none (ENOBUFS) is armed again before the
+ * next batch (what is ready at one look; it may take several turns), those that got nothing
+ * in this one before those that did.
  */
 #include "loop_buffers.h"
 #include "loop_ops.h"
@@ -47,7 +48,8 @@ struct kvd_uring {
 	uint32_t armed;       /* requests whose last completion is due */
 	bool one_shot_accept; /* this kernel has no multishot for it */
 	bool one_shot_receive;
-	struct waiting hungry; /* got nothing in the turn */
+	unsigned left;         /* completions of the batch that were not come to */
+	struct waiting hungry; /* got nothing in the batch */
 	struct waiting fed;
 };
 
@@ -244,7 +246,7 @@ static void on_cancel_failed(struct kvd_uring *loop, uint64_t token)
 
 static void wait_for_buffer(struct kvd_uring *loop, const struct kvd_watch *watch)
 {
-	struct waiting *list = watch->turn == loop->base.turn ? &loop->fed : &loop->hungry;
+	struct waiting *list = watch->batch == loop->base.batch ? &loop->fed : &loop->hungry;
 
 	list->tokens[list->count++] = kvd_watch_token(&loop->base, watch);
 }
@@ -298,7 +300,7 @@ static int deliver_message(struct kvd_uring *loop, struct kvd_watch *watch, cons
 		end(loop, watch);
 	else if (!watch->armed)
 		arm_again(loop, watch);
-	watch->turn = loop->base.turn;
+	watch->batch = loop->base.batch;
 	watch->on_message(watch->arg, length > 0 ? bytes : NULL, length);
 	return 1;
 }
@@ -318,8 +320,8 @@ static int on_received(struct kvd_uring *loop, struct kvd_watch *watch, const st
 }
 
 /*
- * All completions of a turn were posted before its first callback, so one callback answers
- * every edge among them. One that was left for the next turn is answered once more.
+ * All completions of a batch were posted before its first callback, so one callback answers
+ * every edge among them.
  */
 static int on_polled(struct kvd_uring *loop, struct kvd_watch *watch, int result)
 {
@@ -327,9 +329,9 @@ static int on_polled(struct kvd_uring *loop, struct kvd_watch *watch, int result
 		kvd_watch_pause(&loop->base, watch);
 	else if (!watch->armed)
 		arm_again(loop, watch);
-	if (result < 0 || watch->turn == loop->base.turn)
+	if (result < 0 || watch->batch == loop->base.batch)
 		return 0;
-	watch->turn = loop->base.turn;
+	watch->batch = loop->base.batch;
 	watch->on_ready(watch->arg);
 	return 1;
 }
@@ -409,13 +411,19 @@ static int uring_turn(struct kvd_loop *base, uint64_t wait_us)
 	int callbacks = 0;
 	int ret;
 
-	arm_waiting(loop, &loop->hungry);
-	arm_waiting(loop, &loop->fed);
+	if (!loop->left) {
+		arm_waiting(loop, &loop->hungry);
+		arm_waiting(loop, &loop->fed);
+	}
 	ret = enter(loop, wait_us);
 	if (ret < 0)
 		return ret;
+	if (!loop->left) {
+		base->batch++;
+		loop->left = io_uring_cq_ready(&loop->ring);
+	}
 	kvd_delivery_begin(base);
-	for (unsigned left = io_uring_cq_ready(&loop->ring); left > 0; left--) {
+	while (loop->left > 0) {
 		struct io_uring_cqe *entry;
 		struct io_uring_cqe cqe;
 
@@ -423,6 +431,7 @@ static int uring_turn(struct kvd_loop *base, uint64_t wait_us)
 			break;
 		cqe = *entry;
 		io_uring_cqe_seen(&loop->ring, entry);
+		loop->left--;
 		callbacks += complete(loop, &cqe);
 		if (!kvd_delivery_goes_on(base))
 			break;
