@@ -43,32 +43,20 @@
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
 
-/* Rows still to be fetched, a few at each call: first the even lines of all of them, then the odd ones. */
+/* Rows still to be fetched, a few at each call. */
 struct fetch {
-	const char *const *first;
 	const char *const *row;
 	const char *const *end;
-	int offset; /* of the first line in a row */
-	int bytes;  /* of a row */
-	int rows;   /* each time */
+	int bytes; /* of a row */
+	int rows;  /* each time */
 };
 
-/*
- * Into L2: L1 is full of what is being worked on. Where L2 fetches lines in pairs, the odd ones have come by the time
- * that they are asked for, and did not take a line fill buffer all the way from memory: there are too few of them.
- */
+/* Into L2: L1 is full of what is being worked on. */
 KVK_INLINE void fetch_rows(struct fetch *fetch)
 {
-	for (int i = 0; i < fetch->rows; i++, fetch->row++) {
-		if (fetch->row == fetch->end) {
-			if (fetch->offset)
-				return;
-			fetch->offset = LINE;
-			fetch->row = fetch->first;
-		}
-		for (int offset = fetch->offset; offset < fetch->bytes; offset += 2 * LINE)
+	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++, fetch->row++)
+		for (int offset = 0; offset < fetch->bytes; offset += LINE)
 			__builtin_prefetch(*fetch->row + offset, 0, 2);
-	}
 }
 
 /* How many rows to ask for each time, so that the last ones are asked for shortly before the tile ends. */
@@ -77,11 +65,10 @@ static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_ke
 	const int blocks = (tile->rows + ROWS - 1) / ROWS;
 	const int calls = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
 
-	*fetch = (struct fetch){.first = keys->row,
-				.row = keys->row,
+	*fetch = (struct fetch){.row = keys->row,
 				.end = keys->row + 2 * keys->count,
 				.bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2),
-				.rows = keys->count ? 4 * keys->count / calls + 1 : 0};
+				.rows = 2 * keys->count / calls + 1};
 }
 
 /* Two vectors of codes become f32. */
@@ -558,21 +545,20 @@ KVK_INLINE vf row_weights(float *score, vf top)
 /* In three passes, so that no row waits for another step of its own. */
 static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
 {
-	float top[KVK_GQA_ROWS] KVK_GQA_ALIGNED;
-	int row;
+	float fall[KVK_GQA_ROWS] KVK_GQA_ALIGNED = {0}; /* from the old maximum to the new one */
 
-	for (row = 0; row < tile->rows; row++)
-		top[row] = vf_max(row_largest(tile->score + row * KEYS), vf_set(state->max[row]))[0];
-	for (; row % KVK_LANES; row++)
-		top[row] = 0;
-	for (row = 0; row < tile->rows; row += KVK_LANES) {
-		/* A run's maxima begin anywhere in its slot, and whole vectors of them may be stored. */
-		vf_store(tile->keep + row, vf_exp2(vf_loadu(state->max + row) - vf_load(top + row)));
-		vf_storeu(state->max + row, vf_load(top + row));
+	for (int row = 0; row < tile->rows; row++) {
+		const float old = state->max[row];
+		const float top = vf_max(row_largest(tile->score + row * KEYS), vf_set(old))[0];
+
+		fall[row] = old - top;
+		state->max[row] = top;
 	}
-	for (row = 0; row < tile->rows; row++) {
+	for (int row = 0; row < tile->rows; row += KVK_LANES)
+		vf_store(tile->keep + row, vf_exp2(vf_load(fall + row)));
+	for (int row = 0; row < tile->rows; row++) {
 		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
-		const vf more = row_weights(tile->score + row * KEYS, vf_set(top[row]));
+		const vf more = row_weights(tile->score + row * KEYS, vf_set(state->max[row]));
 
 		vf_store(sum, vf_fma(vf_load(sum), vf_set(tile->keep[row]), more));
 	}

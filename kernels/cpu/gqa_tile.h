@@ -28,9 +28,9 @@
 
 /* What a tile of rows knows after some of its keys: the result is out / (the sum of the row's sums). */
 struct kvk_gqa_state {
-	float *out; /* [rows][width] weighted values, in the order of a converted row */
+	float *out; /* 64-byte aligned, as `sum`; [rows][width] weighted values, in the order of a converted row */
 	float *sum; /* [rows][KVK_GQA_MAX_LANES] of the weights 2^(score - max), lane by lane */
-	float *max; /* [rows, to a multiple of KVK_GQA_MAX_LANES] largest score; 64-byte aligned, as all */
+	float *max; /* [rows] largest score */
 };
 
 /* A tile of keys: where their rows lie, key and value of each in turn, and how many each query row sees. */

@@ -2,8 +2,9 @@
 /*
  * The loops of msa_scan.h, compiled once a level.
  *
- *	for each KEYS keys of the tile (their successors' lines asked for first)
+ *	for each KEYS keys of the tile
  *		for each 2 * KVK_LANES elements
+ *			ask for the same of the keys one tile ahead
  *			convert those of the KEYS keys in registers
  *			sum[key][query] += key * query, lane by lane: 4 * KEYS sums in registers
  *		add up the lanes of all sums, KVK_LANES sums to a vector
@@ -37,7 +38,7 @@
 #define PAIR (2 * KVK_LANES)
 #define E4M3_FINITE 0x100u /* dtype of a tile without NaN codes */
 
-typedef uint8_t vb __attribute__((vector_size(KVK_LANES), aligned(1), may_alias));
+typedef uint8_t vb __attribute__((vector_size(KVK_LANES * 4), aligned(1), may_alias));
 
 _Static_assert(KVK_MSA_KEYS % KEYS == 0, "a tile is whole steps");
 
@@ -102,19 +103,26 @@ KVK_INLINE vf add_lanes(const vf a[KVK_LANES])
 #endif
 }
 
-/* The products of KEYS keys and four queries: sum[key][query]. */
+/*
+ * The products of KEYS keys and four queries: sum[key][query]. The lines of the rows `ahead` are asked for as those of
+ * `row` are used, one by one: many at once would wait for line fill buffers.
+ */
 KVK_INLINE void multiply(vf sum[KEYS * QUERIES], const float *q, int width, const char *const *row,
-			 uint32_t dtype)
+			 const char *const *ahead, uint32_t dtype)
 {
 	KVK_UNROLL
 	for (int i = 0; i < KEYS * QUERIES; i++)
 		sum[i] = (vf){0};
 	for (int d = 0; d < width; d += PAIR) {
+		const int offset = d * code_bytes(dtype);
 		vf key[KEYS][2];
 
 		KVK_UNROLL
-		for (int n = 0; n < KEYS; n++)
-			convert_pair(key[n], row[n] + d * code_bytes(dtype), dtype);
+		for (int n = 0; n < KEYS; n++) {
+			if (PAIR * code_bytes(dtype) >= LINE || offset % LINE == 0)
+				__builtin_prefetch(ahead[n] + offset);
+			convert_pair(key[n], row[n] + offset, dtype);
+		}
 		KVK_UNROLL
 		for (int i = 0; i < 2; i++)
 			KVK_UNROLL
@@ -128,7 +136,10 @@ KVK_INLINE void multiply(vf sum[KEYS * QUERIES], const float *q, int width, cons
 	}
 }
 
-/* What `now` and `next` have at step n: rows behind the last are the last again, which changes no maximum. */
+/*
+ * The rows of a step: behind the last they are the last again, which changes no maximum. Rows that end within a
+ * vector are brought to `some`, with zeros behind.
+ */
 KVK_INLINE void step_rows(const char *row[KEYS], const struct kvk_msa_scan *scan,
 			  const struct kvk_msa_keys *now, int n, int count,
 			  char some[KEYS][KVK_MSA_WIDTH * 4], uint32_t dtype)
@@ -136,20 +147,14 @@ KVK_INLINE void step_rows(const char *row[KEYS], const struct kvk_msa_scan *scan
 	const size_t bytes = (size_t)code_bytes(dtype);
 
 	KVK_UNROLL
-	for (int i = 0; i < KEYS; i++) {
+	for (int i = 0; i < KEYS; i++)
 		row[i] = now->row[n + i < count ? n + i : count - 1];
-		if (scan->dim == scan->width)
-			continue;
+	if (scan->dim == scan->width)
+		return;
+	for (int i = 0; i < KEYS; i++) {
 		memset(some[i], 0, (size_t)scan->width * bytes);
 		row[i] = memcpy(some[i], row[i], (size_t)scan->dim * bytes);
 	}
-}
-
-KVK_INLINE void fetch_rows(const struct kvk_msa_keys *next, int n, int bytes)
-{
-	for (int i = n; i < n + KEYS && i < next->count; i++)
-		for (int offset = 0; offset < bytes; offset += LINE)
-			__builtin_prefetch(next->row[i] + offset);
 }
 
 KVK_INLINE void scan_tile(struct kvk_msa_scan *scan, const struct kvk_msa_keys *now, int count,
@@ -162,11 +167,14 @@ KVK_INLINE void scan_tile(struct kvk_msa_scan *scan, const struct kvk_msa_keys *
 
 	for (int n = 0; n < count; n += KEYS) {
 		const char *row[KEYS];
+		const char *ahead[KEYS];
 		vf sum[KEYS * QUERIES];
 
-		fetch_rows(next, n, scan->dim * code_bytes(dtype));
 		step_rows(row, scan, now, n, count, some, dtype);
-		multiply(sum, scan->q, scan->width, row, dtype);
+		KVK_UNROLL
+		for (int i = 0; i < KEYS; i++)
+			ahead[i] = n + i < next->count ? next->row[n + i] : now->row[0];
+		multiply(sum, scan->q, scan->width, row, ahead, dtype);
 		KVK_UNROLL
 		for (int v = 0; v < VECTORS; v++) {
 			const vf product = add_lanes(sum + v * KVK_LANES) * factor;
@@ -182,21 +190,22 @@ KVK_INLINE void scan_tile(struct kvk_msa_scan *scan, const struct kvk_msa_keys *
 /* Whether one of the first `count` rows has a NaN code. */
 static int has_nan(const struct kvk_msa_scan *scan, const struct kvk_msa_keys *keys, int count)
 {
+	const int step = sizeof(vb);
 	vb found = {0};
-	uint8_t rest = 0;
+	uint8_t any = 0;
 
 	for (int n = 0; n < count; n++) {
 		const char *row = keys->row[n];
 		int d;
 
-		for (d = 0; d + KVK_LANES <= scan->dim; d += KVK_LANES)
+		for (d = 0; d + step <= scan->dim; d += step)
 			found |= (vb)((*(const vb *)(row + d) & 0x7f) == 0x7f);
 		for (; d < scan->dim; d++)
-			rest |= (uint8_t)((row[d] & 0x7f) == 0x7f);
+			any |= (uint8_t)((row[d] & 0x7f) == 0x7f);
 	}
-	for (int i = 0; i < KVK_LANES; i++)
-		rest |= found[i];
-	return rest != 0;
+	for (int i = 0; i < step; i++)
+		any |= found[i];
+	return any != 0;
 }
 
 static void scan(struct kvk_msa_scan *scan, const struct kvk_msa_keys *now, int count,

@@ -89,11 +89,15 @@ static void select_row(const struct ranking *r, int32_t topk, int32_t *selected)
 		for (int32_t i = count / 2 - 1; i >= 0; i--)
 			sift_down(r, selected, count, i, selected[i]);
 		worst = rank_score(r, selected[0]);
-		for (; block < r->valid; block++)
-			if (rank_score(r, block) > worst) { /* an equal one has a higher id than those kept */
+		for (; block < r->valid; block++) {
+			/* Most blocks: not forced, and behind. An equal score has a higher id than those kept. */
+			if (block >= r->init && block < r->local_begin && r->score[block] <= worst)
+				continue;
+			if (rank_score(r, block) > worst) {
 				sift_down(r, selected, count, 0, block);
 				worst = rank_score(r, selected[0]);
 			}
+		}
 	}
 	sort_ids(selected, count);
 	while (count < topk)
