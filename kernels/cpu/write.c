@@ -12,9 +12,14 @@
 
 KVK_LEVEL_TABLES(kvk_write_ops, kvk_write);
 
-/* Bytes that one thread writes at a time; and from which on a call goes past the cache. */
+/* Bytes that one thread writes at a time. */
 #define PIECE_BYTES (64 << 10)
-#define PAST_CACHE_BYTES (4 << 20)
+/*
+ * Bytes from which on a call goes past the cache. Rows at random places of a large cache are in no processor cache before,
+ * so that an ordinary store reads each line first: streaming was three times as fast from 72 KiB on, and still faster when
+ * the same core read the rows right after.
+ */
+#define PAST_CACHE_BYTES (64 << 10)
 
 struct pieces {
 	const struct kvk_write_job *job;

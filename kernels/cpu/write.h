@@ -26,7 +26,7 @@ struct kvk_write_job {
 	int32_t page_tokens;
 	uint32_t src_dtype, dst_dtype; /* KVK_MLA_FP8: lane 0 has the latents, lane 1 the rope */
 	uint32_t lanes;
-	bool past_cache;  /* more is written than a cache would keep */
+	bool past_cache;  /* whole lines are streamed, not stored */
 	bool whole_lines; /* every head of the destination is so many lines of 64 bytes */
 	struct kvk_write_lane lane[2];
 };

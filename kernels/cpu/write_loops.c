@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cache writes, once a level. A row's elements are copied, or converted by loops without branches. A call that writes
- * more than a cache keeps does it past the cache: whole lines are then streamed, which spares the read of each line that
- * an ordinary store begins with. What is converted goes through a buffer of a few lines for that.
+ * more than a few rows does it past the cache: whole lines are then streamed, which spares the read of each line that an
+ * ordinary store begins with. What is converted goes through a buffer of a few lines for that.
  *
  * Roofline: a copy moves one byte read and one written for each byte of a row (an ordinary store reads the line too);
  * single rows at random places miss the TLB once, which the next rows' loads and stores overlap.
