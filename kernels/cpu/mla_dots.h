@@ -28,16 +28,17 @@
 #define DOT_KEYS 6
 #define DOT_KEYS_NARROW 12
 #endif
-#define DOT_ROWS 4   /* rows in a block of 16 lanes */
+#define DOT_ROWS 4 /* rows in a block of 16 lanes */
+/* Lines at a time, at each panel of a block: with 16 rows that is about enough for half of the next tile. */
+#define PREFETCH_LINES (L == 16 ? 1 : 5)
 #define DOT_CHUNK 12 /* keys that are worth a visit of all rows */
 
-/* Which lines of the next tile's rows are still to be asked for. */
+/* Which lines of the next tile's rows the dots are to ask for. Faster than memory delivers, they would stall. */
 struct prefetch {
 	const struct kvk_mla_keys *keys;
 	int key;
 	int offset;
-	int row_bytes;
-	int burst; /* lines at a time */
+	int half_bytes;
 };
 
 static int row_bytes(uint32_t dtype)
@@ -45,21 +46,13 @@ static int row_bytes(uint32_t dtype)
 	return dtype == KVK_MLA_FP8 ? KVK_MLA_FP8_ROW_BYTES : KVK_MLA_WIDTH * (dtype == KVK_F32 ? 4 : 2);
 }
 
-/* Lines to ask for at each panel of a block, so that all are on their way when the last block is done. */
-static int prefetch_burst(int rows, int keys, const struct prefetch *prefetch)
+/* Bytes of a row that dots ask for; the rest is left to the sums, so that memory is kept busy evenly. */
+static int first_half(int bytes)
 {
-#if KVK_LANES == 16
-	const int blocks = (rows + DOT_ROWS - 1) / DOT_ROWS * ((keys + 5) / 6);
-#else
-	const int per_block = rows > L ? DOT_KEYS : DOT_KEYS_NARROW;
-	const int blocks = (rows + GROUP - 1) / GROUP * ((keys + per_block - 1) / per_block);
-#endif
-	const int calls = blocks * KVK_MLA_PANELS / (prefetch->keys->count + 1); /* for a row */
-
-	return calls > 0 ? (prefetch->row_bytes / 64 + calls) / calls : prefetch->row_bytes / 64 + 1;
+	return (bytes / 64 + 1) / 2 * 64;
 }
 
-/* Lines past the row's end, of what lies behind it, may be asked for too: that can't fault. */
+/* Asks for the next few lines. */
 KVK_INLINE void prefetch_some(struct prefetch *at)
 {
 	const char *line;
@@ -67,10 +60,11 @@ KVK_INLINE void prefetch_some(struct prefetch *at)
 	if (at->key >= at->keys->count)
 		return;
 	line = (const char *)at->keys->row[at->key] + at->offset;
-	for (int i = 0; i < at->burst; i++)
+	KVK_UNROLL
+	for (int i = 0; i < PREFETCH_LINES; i++)
 		__builtin_prefetch(line + 64 * i, 0, 2);
-	at->offset += 64 * at->burst;
-	if (at->offset >= at->row_bytes) {
+	at->offset += 64 * PREFETCH_LINES;
+	if (at->offset >= at->half_bytes) {
 		at->offset = 0;
 		at->key++;
 	}

@@ -44,6 +44,15 @@ static void mask_tile(const struct kvk_mla_rows *rows, int first, int keys)
 	}
 }
 
+/*
+ * 2^x, and 0 below 2^-64, which no f32 sum of these would show: smaller weights would make subnormal products, and
+ * those take a hundred cycles each. NaN stays.
+ */
+KVK_INLINE vf weight_of(vf x)
+{
+	return (vf)(~(vi)(x < vf_set(-64)) & (vi)vf_exp2(x));
+}
+
 /* L rows' scores become weights; keep is what their older sums and results are to be multiplied with. */
 KVK_INLINE void softmax_lanes(const struct kvk_mla_rows *rows, int r, float *score, int width, int keys)
 {
@@ -57,7 +66,7 @@ KVK_INLINE void softmax_lanes(const struct kvk_mla_rows *rows, int r, float *sco
 		largest = vf_max(vf_load(score + n * width), largest);
 	max = vf_max(largest * scale, old_max);
 	for (int n = 0; n < keys; n++) {
-		const vf weight = vf_exp2(vf_fma(vf_load(score + n * width), scale, -max));
+		const vf weight = weight_of(vf_fma(vf_load(score + n * width), scale, -max));
 
 		vf_store(score + n * width, weight);
 		total += weight;
@@ -78,9 +87,16 @@ static void softmax(const struct kvk_mla_rows *rows, int keys)
 	}
 }
 
+/* One line of each of the next tile's rows, asked for while a block is summed. */
+struct ask {
+	const void *const *row;
+	int count;
+	int offset;
+};
+
 /* out[m] = out[m] * keep[m] + sum over keys of weight[key][m] * value[key], `count` rows, `vectors` wide. */
 KVK_INLINE void sum_block(float *out, const float *keep, const float *weight, int width, const float *value,
-			  int keys, bool first, int count, int vectors)
+			  int keys, bool first, const struct ask *ask, int count, int vectors)
 {
 	vf sum[SUM_ROWS][SUM_VECTORS];
 
@@ -95,6 +111,8 @@ KVK_INLINE void sum_block(float *out, const float *keep, const float *weight, in
 	for (int n = 0; n < keys; n++) {
 		vf column[SUM_VECTORS];
 
+		if (n < ask->count)
+			__builtin_prefetch((const char *)ask->row[n] + ask->offset, 0, 2);
 		KVK_UNROLL
 		for (int v = 0; v < vectors; v++)
 			column[v] = vf_load(value + n * PANEL + v * L);
@@ -120,9 +138,23 @@ struct sum_job {
 	int row, end; /* of the run */
 	int keys;
 	bool first; /* nothing was summed before */
+	const struct kvk_mla_keys *next;
+	int next_bytes; /* of a row of them */
+	int blocks;     /* summed so far */
+	int every;      /* so many blocks, a line is asked for */
 };
 
-KVK_INLINE void sum_columns(const struct sum_job *job, const float *value, int column, int vectors)
+/* What to ask for during the next block: the lines behind those that the dots asked for, one after the other. */
+KVK_INLINE struct ask next_ask(struct sum_job *job)
+{
+	const int block = job->blocks++;
+	const int offset = first_half(job->next_bytes) + block / job->every * 64;
+	const bool wanted = block % job->every == 0 && offset < job->next_bytes;
+
+	return (struct ask){.row = job->next->row, .count = wanted ? job->next->count : 0, .offset = offset};
+}
+
+KVK_INLINE void sum_columns(struct sum_job *job, const float *value, int column, int vectors)
 {
 	const struct kvk_mla_rows *rows = job->rows;
 
@@ -134,31 +166,33 @@ KVK_INLINE void sum_columns(const struct sum_job *job, const float *value, int c
 		float *out = rows->out + (int64_t)r * KVK_MLA_LATENT + column;
 		const float *keep = rows->keep + r;
 		const int count = left >= SUM_ROWS ? SUM_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+		const struct ask ask = next_ask(job);
 
 		if (count == SUM_ROWS)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, SUM_ROWS, vectors);
+			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, SUM_ROWS,
+				  vectors);
 		else if (count == 4)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, 4, vectors);
+			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 4, vectors);
 		else if (count == 2)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, 2, vectors);
+			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 2, vectors);
 		else
-			sum_block(out, keep, weight, width, value, job->keys, job->first, 1, vectors);
+			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 1, vectors);
 		r += count;
 	}
 }
 
-static void sum_wide(const struct sum_job *job, const float *value, int column)
+static void sum_wide(struct sum_job *job, const float *value, int column)
 {
 	sum_columns(job, value, column, SUM_VECTORS);
 }
 
-static void sum_narrow(const struct sum_job *job, const float *value, int column)
+static void sum_narrow(struct sum_job *job, const float *value, int column)
 {
 	sum_columns(job, value, column, 2);
 }
 
 /* Columns in blocks of three vectors, and of two where three would leave a single one. */
-static void sum_values(const struct sum_job *job)
+static void sum_values(struct sum_job *job)
 {
 	for (int column = 0; column < KVK_MLA_LATENT;) {
 		const int panel = column / PANEL;
@@ -185,9 +219,16 @@ KVK_INLINE int tile_keys(const struct kvk_mla_rows *rows, int r, int first, int 
 }
 
 /* Rows that see equally many keys are summed together: no weight, be it 0, meets a key that its row does not see. */
-static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys)
+static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys, const struct kvk_mla_keys *next,
+		     int next_bytes)
 {
-	struct sum_job job = {.rows = rows, .first = first == 0};
+	const int blocks = (rows->count + SUM_ROWS - 1) / SUM_ROWS * (KVK_MLA_LATENT / (SUM_VECTORS * L));
+	const int lines = (next_bytes - first_half(next_bytes)) / 64 + 1;
+	struct sum_job job = {.rows = rows,
+			      .first = first == 0,
+			      .next = next,
+			      .next_bytes = next_bytes,
+			      .every = blocks > lines ? blocks / lines : 1};
 
 	for (; job.row < rows->count; job.row = job.end) {
 		job.keys = tile_keys(rows, job.row, first, keys);
@@ -220,14 +261,14 @@ static void attend(const struct kvk_mla_rows *rows, int first, const struct kvk_
 		   const struct kvk_mla_keys *next, uint32_t dtype)
 {
 	static const struct kvk_mla_keys none;
-	struct prefetch prefetch = {.keys = next ? next : &none, .row_bytes = row_bytes(dtype)};
+	const int bytes = row_bytes(dtype);
+	struct prefetch prefetch = {.keys = next ? next : &none, .half_bytes = first_half(bytes)};
 
-	prefetch.burst = prefetch_burst(rows->count, keys->count, &prefetch);
 	load_and_dot(rows, keys, dtype, &prefetch);
 	if (tile_keys(rows, 0, first, keys->count) < keys->count)
 		mask_tile(rows, first, keys->count);
 	softmax(rows, keys->count);
-	sum_runs(rows, first, keys->count);
+	sum_runs(rows, first, keys->count, prefetch.keys, bytes);
 }
 
 const struct kvk_mla_ops KVK_OPS(kvk_mla) = {.attend = attend};
