@@ -19,6 +19,16 @@ KVK_DEVICE float kvk_bf16_to_f32(uint16_t code)
 	return kvk_f32_from_bits(static_cast<uint32_t>(code) << 16);
 }
 
+/* Infinity and NaN by hand: a payload stays. */
+KVK_DEVICE float kvk_widen_f16(uint16_t code)
+{
+	const uint32_t sign = static_cast<uint32_t>(code & 0x8000u) << 16;
+
+	if ((code & 0x7c00u) == 0x7c00u)
+		return kvk_f32_from_bits(sign | 0x7f800000u | static_cast<uint32_t>(code & 0x3ffu) << 13);
+	return kvk_f16_to_f32(code);
+}
+
 /* The bits of e4m3 in f32's places are the value times 2^-120, subnormals included. */
 KVK_DEVICE float kvk_e4m3_to_f32(uint8_t code)
 {
@@ -88,7 +98,7 @@ KVK_DEVICE float kvk_load(const void *array, uint32_t dtype, int64_t index)
 	case KVK_BF16:
 		return kvk_bf16_to_f32(static_cast<const uint16_t *>(array)[index]);
 	default:
-		return kvk_f16_to_f32(static_cast<const uint16_t *>(array)[index]);
+		return kvk_widen_f16(static_cast<const uint16_t *>(array)[index]);
 	}
 }
 
