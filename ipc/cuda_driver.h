@@ -9,7 +9,8 @@
  * that file is. Names of the driver's functions stay the driver's, so that its documentation is found.
  *
  * A handle dies with fork(): its page is wiped in the child, which then gets -KVP_EFORKED instead of a
- * context that is not its own. The driver is never unloaded (it keeps threads and exit handlers).
+ * context that is not its own; the table's functions are NULL there, so calls go through KVW_CUDA(). The
+ * driver is never unloaded (it keeps threads and exit handlers).
  */
 #ifndef KVPOOL_IPC_CUDA_DRIVER_H
 #define KVPOOL_IPC_CUDA_DRIVER_H
@@ -222,7 +223,7 @@ enum kvw_cuda_constant {
 	X(STREAM_CAPTURE_IMPLICIT, 906, EBUSY, "no use of the default stream during a capture")              \
 	X(CAPTURED_EVENT, 907, EBUSY, "the event was recorded in a capture")                                 \
 	X(STREAM_CAPTURE_WRONG_THREAD, 908, EBUSY, "another thread began the capture")                       \
-	X(UNKNOWN, 999, EIO, "the driver does not know")
+	X(UNKNOWN, 999, EIO, "the driver gives no reason")
 
 enum kvw_cuda_result {
 	KVW_CUDA_SUCCESS = 0,

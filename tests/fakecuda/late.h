@@ -2,7 +2,8 @@
 /*
  * A GPU does not stop when its process is killed: what was launched goes on for a while. Here a process of
  * its own (late_device.c) gets the descriptors of its client's memory as it comes, and shares a table of the
- * ranges that queued operations write. When the client dies it writes to those for some time.
+ * ranges that queued copies, fills and words write (what a kernel will write is not known). When the client
+ * dies it writes to those for some time.
  */
 #ifndef KVPOOL_TESTS_FAKECUDA_LATE_H
 #define KVPOOL_TESTS_FAKECUDA_LATE_H
