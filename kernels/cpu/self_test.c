@@ -16,6 +16,7 @@
 #define PAGES ((KEYS + PAGE_TOKENS - 1) / PAGE_TOKENS)
 #define DIM 40
 #define SPARSE_BLOCK 8
+#define WRITTEN 4 /* tokens */
 #define SCRATCH_BYTES (8u << 20)
 #define QUERY (HEADS * KVK_MLA_WIDTH)
 #define CACHE (PAGES * PAGE_TOKENS * KVK_MLA_WIDTH) /* elements */
@@ -197,6 +198,78 @@ static bool msa_scores_agrees(enum kvk_level level, uint32_t dtype)
 	AGREES(msa_scores, call, score, HEADS * (KEYS / SPARSE_BLOCK + 1));
 }
 
+static bool mla_sparse_agrees(enum kvk_level level, uint32_t dtype)
+{
+	const struct kvk_mla_sparse_params call = {.size = sizeof(call),
+						   .batch = 1,
+						   .s_q = 1,
+						   .heads = HEADS,
+						   .topk = KEYS,
+						   .page_tokens = PAGE_TOKENS,
+						   .pages = PAGES,
+						   .q_dtype = KVK_F32,
+						   .kv_dtype = dtype,
+						   .out_dtype = KVK_F32,
+						   .scale = 0.0722f,
+						   .q = memory.query,
+						   .kv = memory.cache,
+						   .indices = memory.slots};
+
+	AGREES(mla_sparse, call, out, OUT);
+}
+
+/* Writes are the reference's bit for bit: rows of f32 to a cache of another dtype. */
+static bool mla_write_agrees(enum kvk_level level, uint32_t dtype)
+{
+	struct kvk_mla_write_params ready;
+	struct kvk_mla_write_params p = {.size = sizeof(p),
+					 .tokens = WRITTEN,
+					 .page_tokens = 1,
+					 .pages = WRITTEN,
+					 .slot_bytes = 4,
+					 .src_dtype = KVK_F32,
+					 .kv_dtype = dtype,
+					 .latent = memory.query,
+					 .rope = memory.query + WRITTEN * KVK_MLA_LATENT,
+					 .slots = memory.pages + PAGES - WRITTEN, /* 3 to 0 */
+					 .kv = memory.want};
+
+	memset(memory.want, 0xff, sizeof(memory.want));
+	if (kvk_mla_write_ref(&p))
+		return false;
+	p.kv = memory.got;
+	if (kvk_prepare_mla_write(&p, &ready) <= 0)
+		return false;
+	kvk_mla_write_cpu(&ready, level);
+	return memcmp(memory.got, memory.want, sizeof(memory.want)) == 0;
+}
+
+static bool kv_write_agrees(enum kvk_level level, uint32_t dtype)
+{
+	struct kvk_kv_write_params ready;
+	struct kvk_kv_write_params p = {.size = sizeof(p),
+					.tokens = WRITTEN,
+					.heads = 1,
+					.head_dim = KVK_MLA_LATENT,
+					.page_tokens = 1,
+					.pages = WRITTEN,
+					.slot_bytes = 4,
+					.src_dtype = KVK_F32,
+					.cache_dtype = dtype,
+					.k = memory.query,
+					.slots = memory.pages + PAGES - WRITTEN,
+					.k_cache = memory.want};
+
+	memset(memory.want, 0xff, sizeof(memory.want));
+	if (kvk_kv_write_ref(&p))
+		return false;
+	p.k_cache = memory.got;
+	if (kvk_prepare_kv_write(&p, &ready) <= 0)
+		return false;
+	kvk_kv_write_cpu(&ready, level);
+	return memcmp(memory.got, memory.want, sizeof(memory.want)) == 0;
+}
+
 /* Of every operation with loops of its own, each dtype that it takes. */
 static const struct {
 	bool (*agrees)(enum kvk_level level, uint32_t dtype);
@@ -205,6 +278,9 @@ static const struct {
 	{mla_dense_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_MLA_FP8}},
 	{gqa_dense_agrees, {KVK_BF16, KVK_F16, KVK_F32}},
 	{msa_sparse_agrees, {KVK_BF16, KVK_F16, KVK_F32}},
+	{mla_sparse_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_MLA_FP8}},
+	{mla_write_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_MLA_FP8}},
+	{kv_write_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_E4M3}},
 	{msa_scores_agrees, {KVK_BF16, KVK_F16, KVK_F32, KVK_E4M3}},
 };
 

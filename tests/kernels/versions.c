@@ -72,6 +72,25 @@ static int close_scratch(unsigned char *scratch, size_t bytes)
 	AT_LEVEL(op, avx512_bf16, KVK_LEVEL_AVX512_BF16)                                                     \
 	AT_LEVEL(op, neon, KVK_LEVEL_NEON)
 
+/* The same of an operation without scratch. */
+#define WRITE_AT_LEVEL(op, name, level)                                                                      \
+	static int op##_##name(const struct kvk_##op##_params *params)                                       \
+	{                                                                                                    \
+		struct kvk_##op##_params ready;                                                              \
+		int ret = kvk_prepare_##op(params, &ready);                                                  \
+                                                                                                             \
+		if (ret > 0)                                                                                 \
+			kvk_##op##_cpu(&ready, level);                                                       \
+		return ret > 0 ? 0 : ret;                                                                    \
+	}
+
+#define WRITE_AT_EVERY_LEVEL(op)                                                                             \
+	WRITE_AT_LEVEL(op, scalar, KVK_LEVEL_SCALAR)                                                         \
+	WRITE_AT_LEVEL(op, avx2, KVK_LEVEL_AVX2)                                                             \
+	WRITE_AT_LEVEL(op, avx512, KVK_LEVEL_AVX512)                                                         \
+	WRITE_AT_LEVEL(op, avx512_bf16, KVK_LEVEL_AVX512_BF16)                                               \
+	WRITE_AT_LEVEL(op, neon, KVK_LEVEL_NEON)
+
 RUN(mla_dense)
 RUN(gqa_dense)
 RUN(mla_sparse)
@@ -84,12 +103,16 @@ AT_EVERY_LEVEL(gqa_dense)
 AT_EVERY_LEVEL(msa_scores)
 AT_EVERY_LEVEL(msa_sparse)
 
+WRITE_AT_EVERY_LEVEL(mla_write)
+WRITE_AT_EVERY_LEVEL(kv_write)
+
 /* The operations that have a version at each level. */
 #define LEVEL(name_)                                                                                         \
 	{                                                                                                    \
 		.name = #name_, .row_limit = 1e-4, .mla_dense = mla_dense_##name_,                           \
 		.mla_sparse = mla_sparse_##name_, .gqa_dense = gqa_dense_##name_,                            \
-		.msa_scores = msa_scores_##name_, .msa_sparse = msa_sparse_##name_                           \
+		.msa_scores = msa_scores_##name_, .msa_sparse = msa_sparse_##name_,                          \
+		.mla_write = mla_write_##name_, .kv_write = kv_write_##name_                                 \
 	}
 
 static const struct version levels[KVK_LEVELS] = {
