@@ -13,7 +13,7 @@
 
 #include "../internal.h"
 
-#define INLINE static inline __attribute__((always_inline))
+#define KVK_INLINE static inline __attribute__((always_inline))
 
 #define LINE 64
 
@@ -21,12 +21,12 @@
 #include <immintrin.h>
 #define STREAMS 1
 typedef __m512i line;
-INLINE line load_line(const char *from)
+KVK_INLINE line load_line(const char *from)
 {
 	return _mm512_loadu_si512(from);
 }
 
-INLINE void stream_line(char *to, line value)
+KVK_INLINE void stream_line(char *to, line value)
 {
 	_mm512_stream_si512((void *)to, value);
 }
@@ -36,7 +36,7 @@ INLINE void stream_line(char *to, line value)
 typedef struct {
 	__m256i low, high;
 } line;
-INLINE line load_line(const char *from)
+KVK_INLINE line load_line(const char *from)
 {
 	const __m256i *at = (const __m256i *)(const void *)from;
 
@@ -44,7 +44,7 @@ INLINE line load_line(const char *from)
 }
 
 /* Both halves at once: the compiler would move one behind other lines, and half a line leaves in two bursts. */
-INLINE void stream_line(char *to, line value)
+KVK_INLINE void stream_line(char *to, line value)
 {
 	_mm256_stream_si256((__m256i *)(void *)to, value.low);
 	_mm256_stream_si256((__m256i *)(void *)to + 1, value.high);
@@ -56,7 +56,7 @@ INLINE void stream_line(char *to, line value)
 
 #if STREAMS
 /* Whole lines, four at a time: loads first, so that reads and writes come in groups. */
-INLINE void stream_lines(char *to, const char *from, int64_t bytes)
+KVK_INLINE void stream_lines(char *to, const char *from, int64_t bytes)
 {
 	int64_t at = 0;
 
@@ -76,7 +76,7 @@ INLINE void stream_lines(char *to, const char *from, int64_t bytes)
 }
 
 /* Whole lines past the cache, what is left at both ends as usual. */
-INLINE void stream(char *to, const char *from, int64_t bytes)
+KVK_INLINE void stream(char *to, const char *from, int64_t bytes)
 {
 	int64_t head = (int64_t)(-(uintptr_t)to % LINE);
 	int64_t lines;
@@ -92,7 +92,7 @@ INLINE void stream(char *to, const char *from, int64_t bytes)
 
 #define FENCE() _mm_sfence()
 #else
-INLINE void stream(char *to, const char *from, int64_t bytes)
+KVK_INLINE void stream(char *to, const char *from, int64_t bytes)
 {
 	memcpy(to, from, (size_t)bytes);
 }
@@ -101,7 +101,7 @@ INLINE void stream(char *to, const char *from, int64_t bytes)
 #define FENCE() ((void)0)
 #endif
 
-INLINE void put(char *to, const char *from, int64_t bytes, bool past_cache)
+KVK_INLINE void put(char *to, const char *from, int64_t bytes, bool past_cache)
 {
 	if (past_cache)
 		stream(to, from, bytes);
@@ -144,7 +144,7 @@ static convert_fn conversion(uint32_t from, uint32_t to)
 	return table[from][to];
 }
 
-INLINE int64_t element_bytes(uint32_t dtype)
+KVK_INLINE int64_t element_bytes(uint32_t dtype)
 {
 	return dtype == KVK_F32 ? 4 : dtype == KVK_E4M3 ? 1 : 2;
 }
@@ -152,8 +152,8 @@ INLINE int64_t element_bytes(uint32_t dtype)
 #define CHUNK 512 /* elements that are converted before they are streamed */
 
 /* One head of one token. */
-INLINE void convert_head(char *to, const char *from, int32_t count, const struct kvk_write_job *job,
-			 convert_fn convert)
+KVK_INLINE void convert_head(char *to, const char *from, int32_t count, const struct kvk_write_job *job,
+			     convert_fn convert)
 {
 	const int64_t from_bytes = element_bytes(job->src_dtype);
 	const int64_t to_bytes = element_bytes(job->dst_dtype);
@@ -178,7 +178,7 @@ struct place {
 	int64_t page, offset;
 };
 
-INLINE struct place place_of(const struct kvk_write_job *job, int64_t slot)
+KVK_INLINE struct place place_of(const struct kvk_write_job *job, int64_t slot)
 {
 	int64_t page = slot <= UINT32_MAX ? (int64_t)((uint32_t)slot / (uint32_t)job->page_tokens)
 					  : slot / job->page_tokens;
@@ -186,7 +186,7 @@ INLINE struct place place_of(const struct kvk_write_job *job, int64_t slot)
 	return (struct place){.page = page, .offset = slot - page * job->page_tokens};
 }
 
-INLINE char *row_of(const struct kvk_write_lane *lane, struct place place)
+KVK_INLINE char *row_of(const struct kvk_write_lane *lane, struct place place)
 {
 	return lane->dst + place.page * lane->dst_page + place.offset * lane->dst_token;
 }
@@ -200,7 +200,7 @@ enum way { PLAIN, LINES, STREAM };
  */
 #define FETCH_BYTES 2048
 
-INLINE void copy_head(char *to, const char *from, int64_t bytes, enum way way)
+KVK_INLINE void copy_head(char *to, const char *from, int64_t bytes, enum way way)
 {
 	if (way == LINES)
 		stream_lines(to, from, bytes);
@@ -208,8 +208,8 @@ INLINE void copy_head(char *to, const char *from, int64_t bytes, enum way way)
 		put(to, from, bytes, way == STREAM);
 }
 
-INLINE void copy_row(const struct kvk_write_lane *lane, struct place place, int32_t t, int64_t bytes,
-		     enum way way)
+KVK_INLINE void copy_row(const struct kvk_write_lane *lane, struct place place, int32_t t, int64_t bytes,
+			 enum way way)
 {
 	const char *from = lane->src + t * lane->src_token;
 	char *to = row_of(lane, place);
@@ -220,7 +220,7 @@ INLINE void copy_row(const struct kvk_write_lane *lane, struct place place, int3
 		copy_head(to + h * lane->dst_head, from + h * lane->src_head, lane->count * bytes, way);
 }
 
-INLINE void copy_tokens(const struct kvk_write_job *given, int32_t first, int32_t last, enum way way)
+KVK_INLINE void copy_tokens(const struct kvk_write_job *given, int32_t first, int32_t last, enum way way)
 {
 	const struct kvk_write_job job = *given; /* what is stored can't change this one */
 	const int64_t bytes = element_bytes(job.dst_dtype);
@@ -271,7 +271,7 @@ static void write_rows(const struct kvk_write_job *job, int32_t first, int32_t l
 
 /* ------------------------------------------------------------------ FP8 rows */
 
-INLINE void widen(float *to, const char *from, uint32_t dtype, int32_t count)
+KVK_INLINE void widen(float *to, const char *from, uint32_t dtype, int32_t count)
 {
 	if (dtype == KVK_BF16)
 		bf16_to_f32(to, from, count);
@@ -282,7 +282,7 @@ INLINE void widen(float *to, const char *from, uint32_t dtype, int32_t count)
 }
 
 /* The largest finite magnitude, as bits: they are ordered as the values are. */
-INLINE uint32_t finite_amax(const float *values)
+KVK_INLINE uint32_t finite_amax(const float *values)
 {
 	uint32_t amax = 0;
 
@@ -299,7 +299,7 @@ INLINE uint32_t finite_amax(const float *values)
  * k of the scale 2^k: the least with amax <= 448 * 2^k, but -13, the next power of two above 1e-4, or more. 448 is 1.75 *
  * 2^8; 1.75 has the mantissa 0x600000.
  */
-INLINE int32_t scale_exponent(uint32_t amax)
+KVK_INLINE int32_t scale_exponent(uint32_t amax)
 {
 	int32_t k = (int32_t)(amax >> 23) - 127 - 8 + ((amax & 0x7fffffu) > 0x600000u);
 

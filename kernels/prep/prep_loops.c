@@ -14,11 +14,11 @@
 #define LANES 0
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
+#define KVK_INLINE static inline __attribute__((always_inline))
 
 /* What the compilers do not find in the plain form below: the upper halves of products of 32 bits, two vectors of them. */
 #if LANES == 16
-INLINE __m512i quotients(__m512i ids, const struct kvk_prep_ratio *ratio)
+KVK_INLINE __m512i quotients(__m512i ids, const struct kvk_prep_ratio *ratio)
 {
 	const __m512i magic = _mm512_set1_epi64(ratio->magic);
 	const __m128i shift = _mm_cvtsi32_si128((int)ratio->shift);
@@ -34,7 +34,8 @@ INLINE __m512i quotients(__m512i ids, const struct kvk_prep_ratio *ratio)
 }
 
 /* `lanes` of the 16. */
-INLINE __m512i convert(int32_t *out, const int32_t *at, __mmask16 lanes, const struct kvk_prep_ratio *ratio)
+KVK_INLINE __m512i convert(int32_t *out, const int32_t *at, __mmask16 lanes,
+			   const struct kvk_prep_ratio *ratio)
 {
 	const __m512i ids = _mm512_maskz_loadu_epi32(lanes, at);
 	const __mmask16 none = _mm512_movepi32_mask(ids);
@@ -45,8 +46,8 @@ INLINE __m512i convert(int32_t *out, const int32_t *at, __mmask16 lanes, const s
 	return _mm512_maskz_add_epi32(lanes, ids, _mm512_set1_epi32(1));
 }
 
-INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
-			    const struct kvk_prep_ratio *ratio)
+KVK_INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
+				const struct kvk_prep_ratio *ratio)
 {
 	__m512i high = _mm512_setzero_si512();
 	int32_t i = 0;
@@ -59,7 +60,7 @@ INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
 	return _mm512_reduce_max_epu32(high);
 }
 #elif LANES == 8
-INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
+KVK_INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
 {
 	const __m256i magic = _mm256_set1_epi64x(ratio->magic);
 	const __m128i shift = _mm_cvtsi32_si128((int)ratio->shift);
@@ -77,8 +78,8 @@ INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
 
 /* One row: the quotients, and the largest id + 1 in 32 bits without sign. */
 #if LANES != 16
-INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids, int32_t count,
-			  const struct kvk_prep_ratio *ratio)
+KVK_INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids, int32_t count,
+			      const struct kvk_prep_ratio *ratio)
 {
 	const uint64_t magic = ratio->magic ? ratio->magic : 1;
 	const uint32_t scale = (uint32_t)ratio->scale;
@@ -97,8 +98,8 @@ INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids, in
 	return high;
 }
 
-INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
-			    const struct kvk_prep_ratio *ratio)
+KVK_INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
+				const struct kvk_prep_ratio *ratio)
 {
 	uint32_t largest = 0;
 	int32_t i = 0;
