@@ -6,12 +6,15 @@
  */
 #include "fixture.h"
 
-#include "kernels/cuda/launch.h"
+#include "libclient/launch_cuda.h"
 #include "tests/simt/kernel_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <kvpool/kvpool.h>
 
 #define ROWS 7
 #define WIDTH 33
@@ -19,36 +22,23 @@
 #define BLOCKS 6
 #define BLOCK_BYTES 512
 
-static struct kvw_cuda_module *module;
-
-static int launch(void *unused, const struct kvk_cuda_launch *what)
-{
-	struct kvw_cuda_function *function;
-	void *parameters[] = {(void *)(uintptr_t)what->args};
-	int ret = KVW_CUDA(cuda, &cuda_error, cuModuleGetFunction, &function, module, what->kernel);
-
-	(void)unused;
-	if (!ret && what->shared_bytes > 48u << 10)
-		ret = KVW_CUDA(cuda, &cuda_error, cuFuncSetAttribute, function,
-			       KVW_CUDA_FUNCTION_MAX_DYNAMIC_SHARED, (int)what->shared_bytes);
-	if (!ret)
-		ret = KVW_CUDA(cuda, &cuda_error, cuLaunchKernel, function, what->blocks, 1, 1, what->threads,
-			       1, 1, what->shared_bytes, stream, parameters, NULL);
-	return ret;
-}
-
-static const struct kvk_cuda_device device = {.size = sizeof(device), .units = 4, .launch = launch};
+static struct kvc_cuda_kernels *kernels;
+static struct kvc_cuda_launcher launcher;
+static const struct kvk_cuda_device *const device = &launcher.device;
 
 static int load(void **state)
 {
 	fixture_setup(state);
-	OK(cuModuleLoadData, &module, SIMT_STUB_IMAGE);
+	assert_int_equal(kvc_cuda_kernels_load(cuda, SIMT_STUB_IMAGE, &kernels), 0);
+	kvc_cuda_launcher_init(&launcher, kernels, stream);
+	assert_int_equal(device->units, 132);
 	return 0;
 }
 
 static int unload(void **state)
 {
-	OK(cuModuleUnload, module);
+	kvc_cuda_kernels_unload(kernels);
+	kvc_cuda_kernels_unload(NULL);
 	return fixture_teardown(state);
 }
 
@@ -133,7 +123,7 @@ static void a_gather_runs_behind_the_copies_that_feed_it(void **state)
 	make_gather(&gather);
 	write_table(gather.table, 0);
 	OK(cuMemcpyHtoDAsync, gather.rows, rows_first, sizeof(rows_first), stream);
-	assert_int_equal(kvk_table_gather_cuda(&device, &gather.params), 0);
+	assert_int_equal(kvk_table_gather_cuda(device, &gather.params), 0);
 	memset(&gather.params, 0xff, sizeof(gather.params)); /* taken at the call */
 	check_gathered(gather.to, rows_first, 0);
 	drop_gather(&gather);
@@ -148,7 +138,7 @@ static void a_replayed_gather_takes_what_memory_holds(void **state)
 	(void)state;
 	make_gather(&gather);
 	OK(cuStreamBeginCapture, stream, KVW_CUDA_CAPTURE_THREAD_LOCAL);
-	assert_int_equal(kvk_table_gather_cuda(&device, &gather.params), 0);
+	assert_int_equal(kvk_table_gather_cuda(device, &gather.params), 0);
 	OK(cuStreamEndCapture, stream, &graph);
 	OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
 	OK(cuGraphDestroy, graph);
@@ -200,13 +190,79 @@ static void blocks_are_copied_by_their_ids(void **state)
 	fill_words(to, 7, BLOCKS * BLOCK_BYTES / 4);
 	OK(cuMemcpyHtoDAsync, ids, from_ids, sizeof(from_ids), stream);
 	OK(cuMemcpyHtoDAsync, ids + sizeof(from_ids), to_ids, sizeof(to_ids), stream);
-	assert_int_equal(kvk_block_copy_cuda(&device, &params), 0);
+	assert_int_equal(kvk_block_copy_cuda(device, &params), 0);
 	assert_int_equal(count_others(to, 104, BLOCK_BYTES / 4), 0);
 	assert_int_equal(count_others(to + BLOCK_BYTES, 7, 4 * BLOCK_BYTES / 4), 0);
 	assert_int_equal(count_others(to + 5 * BLOCK_BYTES, 101, BLOCK_BYTES / 4), 0);
 	OK(cuMemFree, ids);
 	OK(cuMemFree, to);
 	OK(cuMemFree, from);
+}
+
+/* Each kernel is asked for once, whoever launches it. */
+static void a_kernel_is_looked_up_once(void **state)
+{
+	uint64_t before = kvt_cuda_calls(getpid(), "cuModuleGetFunction");
+	struct kvc_cuda_launcher another;
+	struct gather gather;
+
+	(void)state;
+	make_gather(&gather);
+	kvc_cuda_launcher_init(&another, kernels, stream);
+	write_table(gather.table, 0);
+	OK(cuMemcpyHtoDAsync, gather.rows, rows_first, sizeof(rows_first), stream);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(kvk_table_gather_cuda(device, &gather.params), 0);
+		assert_int_equal(kvk_table_gather_cuda(&another.device, &gather.params), 0);
+	}
+	check_gathered(gather.to, rows_first, 0);
+	assert_true(kvt_cuda_calls(getpid(), "cuModuleGetFunction") <= before + 1);
+	drop_gather(&gather);
+}
+
+static int launch_plain(const char *kernel, uint32_t shared_bytes)
+{
+	const uint64_t nothing = 0;
+	const struct kvk_cuda_launch what = {.kernel = kernel,
+					     .blocks = 1,
+					     .threads =
+						     2048, /* no device has so many: refused before it runs */
+					     .shared_bytes = shared_bytes,
+					     .args_bytes = sizeof(nothing),
+					     .args = &nothing};
+
+	return device->launch(device->context, &what);
+}
+
+/* Told once, and again only when it grows; 48 KiB need no telling. */
+static void the_driver_is_told_of_large_shared_memory(void **state)
+{
+	static const uint32_t bytes[] = {48u << 10, 100000, 90000, 100000, 120000};
+	static const unsigned told[] = {0, 1, 1, 1, 2};
+	uint64_t before = kvt_cuda_calls(getpid(), "cuFuncSetAttribute");
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		assert_int_equal(launch_plain("kvk_cuda_table_gather", bytes[i]), -EINVAL);
+		assert_int_equal(kvt_cuda_calls(getpid(), "cuFuncSetAttribute") - before, told[i]);
+	}
+	assert_int_equal(launch_plain("kvk_cuda_table_gather", 300000), -EINVAL);
+	assert_non_null(strstr(kvp_last_error(), "300000 bytes of shared memory: cuFuncSetAttribute"));
+}
+
+static void what_fails_is_named(void **state)
+{
+	struct kvc_cuda_kernels *none = NULL;
+
+	(void)state;
+	assert_int_equal(kvc_cuda_kernels_load(cuda, NULL, &none), -ENOSYS);
+	assert_non_null(strstr(kvp_last_error(), "no kernels for a GPU: it was made without nvcc"));
+	assert_int_equal(kvc_cuda_kernels_load(cuda, "not an image", &none), -ENOEXEC);
+	assert_non_null(strstr(kvp_last_error(), "cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE"));
+	assert_null(none);
+	assert_int_equal(launch_plain("kvk_cuda_of_another_version", 0), -ENOENT);
+	assert_non_null(
+		strstr(kvp_last_error(), "kernel 'kvk_cuda_of_another_version': cuModuleGetFunction"));
 }
 
 /* A kernel's refusal by the driver comes back as the operation's answer. */
@@ -217,7 +273,8 @@ static void a_refused_launch_is_the_operations_answer(void **state)
 	(void)state;
 	make_gather(&gather);
 	kvt_cuda_fail("cuLaunchKernel", 1, KVW_CUDA_LAUNCH_OUT_OF_RESOURCES);
-	assert_int_equal(kvk_table_gather_cuda(&device, &gather.params), -EINVAL);
+	assert_int_equal(kvk_table_gather_cuda(device, &gather.params), -EINVAL);
+	assert_non_null(strstr(kvp_last_error(), "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"));
 	kvt_cuda_fail(NULL, 0, 0);
 	drop_gather(&gather);
 }
@@ -228,6 +285,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_gather_runs_behind_the_copies_that_feed_it),
 		cmocka_unit_test(a_replayed_gather_takes_what_memory_holds),
 		cmocka_unit_test(blocks_are_copied_by_their_ids),
+		cmocka_unit_test(a_kernel_is_looked_up_once),
+		cmocka_unit_test(the_driver_is_told_of_large_shared_memory),
+		cmocka_unit_test(what_fails_is_named),
 		cmocka_unit_test(a_refused_launch_is_the_operations_answer),
 	};
 
