@@ -6,8 +6,8 @@
  * 6 keys and two vectors of rows has 8 loads for 12 multiply-adds.
  *
  * Columns across the lanes (16 lanes): 16 rows, one rank's share of 128 heads, are a single vector there, and every
- * broadcast would serve one multiply-add only: the load ports would set the pace. A block of 4 keys and 4 rows has
- * 8 loads for 16 multiply-adds, and its 16 results leave it through one tree of additions.
+ * broadcast would serve one multiply-add only: the load ports would set the pace. A block of 6 keys and 4 rows has
+ * 10 loads for 24 multiply-adds, and its results leave it through trees of additions, 6 % of the work.
  */
 #ifndef KVPOOL_KERNELS_MLA_DOTS_H
 #define KVPOOL_KERNELS_MLA_DOTS_H

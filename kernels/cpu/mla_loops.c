@@ -6,11 +6,10 @@
  *	for each group of rows:					scores become weights 2^(scale * score - max)
  *	for each panel of columns, for each block of rows:	out = out * keep + P V, all keys of the tile deep
  *
- * Both products are outer products that keep a block of results in registers: Q K^T holds rows across the lanes
- * and broadcasts key elements, so that keys need no transposition; P V holds columns across the lanes and
- * broadcasts weights, which Q K^T left with the rows of a key side by side. An element of either product is one
- * chain of multiply-adds in ascending order whatever block it falls into, so a row's bits do not depend on the
- * rows beside it.
+ * Both products keep a block of results in registers. How Q K^T does is in mla_dots.h; it leaves the scores of a key's
+ * rows side by side, so that softmax goes on in all lanes at once and P V can broadcast weights, with columns across
+ * the lanes. An element of either product is one fixed sequence of operations whatever block it falls into, so a
+ * row's bits do not depend on the rows beside it.
  *
  * Roofline: 2 * rows * (576 + 512) flop a key, for 2304 bytes of converted key that stay in L2; each multiply-add
  * instruction needs less than one load, from L1. The limit is the multiply-add units.
