@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frame of MLA decode. Query rows that share their keys (the heads of a query, and the queries of a sequence)
- * form units of up to 128 rows; a unit's keys are cut into splits of KVK_MLA_SPLIT, counted from the first key.
+ * The frame of MLA decode. Query rows that share their keys (the heads of a query, and the queries of a
+ * sequence) form units of up to 128 rows; a unit's keys are cut into splits of KVK_MLA_SPLIT, counted from
+ * the first key.
  *
  *	for each window of work items (unit, split) in order:
  *		in parallel, for each item:	for each tile of 128 keys: attend, into the item's slot
- *		in parallel, for rows of a unit:	merge the slots in order of splits; write what is complete
+ *		in parallel, for rows of a unit:	merge the slots in order; write what is complete
  *
- * A window has a few items for each thread, which bounds the slots whatever the lengths. What a unit that goes on in
- * the next window has so far is carried over. Every row is summed in the order of its splits, so windows and threads
- * leave no trace in its bits, and neither do the other rows.
+ * A window has a few items for each thread, which bounds the slots whatever the lengths. What a unit that
+ * goes on in the next window has so far is carried over. Every row is summed in the order of its splits, so
+ * windows and threads leave no trace in its bits, and neither do the other rows.
  *
- * Roofline: see mla_loops.c; a slot's 2 KiB a row are written and read once per 512 keys, 2 % of its multiply-adds.
+ * Roofline: see mla_loops.c; a slot's 2 KiB a row are written and read once per 512 keys, 2 % of its
+ * multiply-adds.
  */
 #include "mla.h"
 
@@ -338,8 +340,8 @@ static void copy_row(const struct slot *to, const struct slot *from, int32_t r)
 }
 
 /*
- * Items [first, end) of the window are all that it has of one unit: they are merged into the first one's slot, or
- * into what the last window carried over.
+ * Items [first, end) of the window are all that it has of one unit: they are merged into the first one's
+ * slot, or into what the last window carried over.
  */
 static void merge_rows(const struct frame *f, int64_t first, int64_t end, int32_t row, int32_t row_end)
 {
@@ -377,7 +379,10 @@ static void visit_merge(void *arg, uint32_t thread, int64_t index)
 	merge_rows(f, first, end, row, row + MERGE_ROWS);
 }
 
-/* The next items, from split *split of unit *unit on. A unit without keys has an item too: its rows are written. */
+/*
+ * The next items, from split *split of unit *unit on. A unit without keys has an item too: its rows are
+ * written.
+ */
 static void fill_window(struct frame *f, int64_t *unit, int32_t *split)
 {
 	f->items = 0;

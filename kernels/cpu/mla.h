@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frame of MLA decode, dense and sparse: a call as the frame sees it, and the working memory. mla.c runs it.
+ * The frame of MLA decode, dense and sparse: a call as the frame sees it, and the working memory. mla.c
+ * runs it.
  */
 #ifndef KVPOOL_KERNELS_MLA_H
 #define KVPOOL_KERNELS_MLA_H
@@ -8,7 +9,10 @@
 #include "level.h"
 #include "mla_loops.h"
 
-/* Keys that one worker takes at a time: fixed, so that a row's sums do not depend on who else is in the call. */
+/*
+ * Keys that one worker takes at a time: fixed, so that a row's sums do not depend on who else is in the
+ * call.
+ */
 #define KVK_MLA_SPLIT 512
 
 /* Where the keys of a query come from. */

@@ -2,12 +2,13 @@
 /*
  * Q K^T of a tile, for mla_loops.c. Two forms, by what the level's loads can feed:
  *
- * Rows across the lanes, keys broadcast (up to 8 lanes): no sum over lanes, keys need no transposition. A block of
- * 6 keys and two vectors of rows has 8 loads for 12 multiply-adds.
+ * Rows across the lanes, keys broadcast (up to 8 lanes): no sum over lanes, keys need no transposition. A
+ * block of 6 keys and two vectors of rows has 8 loads for 12 multiply-adds.
  *
- * Columns across the lanes (16 lanes): 16 rows, one rank's share of 128 heads, are a single vector there, and every
- * broadcast would serve one multiply-add only: the load ports would set the pace. A block of 6 keys and 4 rows has
- * 10 loads for 24 multiply-adds, and its results leave it through trees of additions, 6 % of the work.
+ * Columns across the lanes (16 lanes): 16 rows, one rank's share of 128 heads, are a single vector there,
+ * and every broadcast would serve one multiply-add only: the load ports would set the pace. A block of 6
+ * keys and 4 rows has 10 loads for 24 multiply-adds, and its results leave it through trees of additions, 6
+ * % of the work.
  */
 #ifndef KVPOOL_KERNELS_MLA_DOTS_H
 #define KVPOOL_KERNELS_MLA_DOTS_H
@@ -33,7 +34,10 @@
 #define PREFETCH_LINES (L == 16 ? 1 : 5)
 #define DOT_CHUNK 12 /* keys that are worth a visit of all rows */
 
-/* Which lines of the next tile's rows the dots are to ask for. Faster than memory delivers, they would stall. */
+/*
+ * Which lines of the next tile's rows the dots are to ask for. Faster than memory delivers, they would
+ * stall.
+ */
 struct prefetch {
 	const struct kvk_mla_keys *keys;
 	int key;
@@ -78,8 +82,8 @@ KVK_INLINE int group_width(int rows, int r)
 #if KVK_LANES == 16
 
 /*
- * Sums of the lanes of `count` vectors, 8 or 16: lane i of the result, or with 8 lane 2 * i, is that of vector i.
- * The additions are in vf_sum()'s order.
+ * Sums of the lanes of `count` vectors, 8 or 16: lane i of the result, or with 8 lane 2 * i, is that of
+ * vector i. The additions are in vf_sum()'s order.
  */
 KVK_INLINE vf sum_each(vf *part, int count)
 {
@@ -145,7 +149,10 @@ KVK_INLINE void dot_block(float *score, int width, const float *k, const float *
 	store_sums(score, width, sum, keys);
 }
 
-/* Scores of `keys` keys from key `from` of the tile on, all rows; up to 3 more keys are computed for nothing. */
+/*
+ * Scores of `keys` keys from key `from` of the tile on, all rows; up to 3 more keys are computed for
+ * nothing.
+ */
 static void all_dots(const struct kvk_mla_rows *rows, int from, int keys, struct prefetch *prefetch)
 {
 	for (int r = 0; r < rows->count; r += DOT_ROWS) {
@@ -162,7 +169,9 @@ static void all_dots(const struct kvk_mla_rows *rows, int from, int keys, struct
 
 #else
 
-/* score[m][v] = dot(key m, row v) for `keys` keys and `vectors` vectors of rows; `width` rows in the group. */
+/*
+ * score[m][v] = dot(key m, row v) for `keys` keys and `vectors` vectors of rows; `width` rows in the group.
+ */
 KVK_INLINE void dot_block(float *score, const float *k, const float *q, int width, int keys, int vectors,
 			  struct prefetch *prefetch)
 {

@@ -4,22 +4,24 @@
  *
  *	for each group of rows, for each block of keys:		scores = Q K^T, 576 columns deep
  *	for each group of rows:					scores become weights 2^(scale * score - max)
- *	for each panel of columns, for each block of rows:	out = out * keep + P V, all keys of the tile deep
+ *	for each panel of columns, for each block of rows:	out = out * keep + P V, all keys deep
  *
- * Both products keep a block of results in registers. How Q K^T does is in mla_dots.h; it leaves the scores of a key's
- * rows side by side, so that softmax goes on in all lanes at once and P V can broadcast weights, with columns across
- * the lanes. An element of either product is one fixed sequence of operations whatever block it falls into, so a
- * row's bits do not depend on the rows beside it.
+ * Both products keep a block of results in registers. How Q K^T does is in mla_dots.h; it leaves the scores
+ * of a key's rows side by side, so that softmax goes on in all lanes at once and P V can broadcast weights,
+ * with columns across the lanes. An element of either product is one fixed sequence of operations whatever
+ * block it falls into, so a row's bits do not depend on the rows beside it.
  *
- * Roofline: 2 * rows * (576 + 512) flop a key, for 2304 bytes of converted key that stay in L2; each multiply-add
- * instruction needs less than one load, from L1. The limit is the multiply-add units.
+ * Roofline: 2 * rows * (576 + 512) flop a key, for 2304 bytes of converted key that stay in L2; each
+ * multiply-add instruction needs less than one load, from L1. The limit is the multiply-add units.
  */
 #include "mla_loops.h"
 #include "level.h"
 #include "mla_dots.h"
 #include "mla_keys.h"
 
-/* A block of rows and of three vectors of columns: with 32 registers 24 accumulators, with 16 registers 12. */
+/*
+ * A block of rows and of three vectors of columns: with 32 registers 24 accumulators, with 16 registers 12.
+ */
 #if defined(KVK_SIMD_AVX512) || defined(KVK_SIMD_NEON)
 #define SUM_ROWS 8
 #else
@@ -44,8 +46,8 @@ static void mask_tile(const struct kvk_mla_rows *rows, int first, int keys)
 }
 
 /*
- * 2^x, and 0 below 2^-64, which no f32 sum of these would show: smaller weights would make subnormal products, and
- * those take a hundred cycles each. NaN stays.
+ * 2^x, and 0 below 2^-64, which no f32 sum of these would show: smaller weights would make subnormal
+ * products, and those take a hundred cycles each. NaN stays.
  */
 KVK_INLINE vf weight_of(vf x)
 {
@@ -143,7 +145,10 @@ struct sum_job {
 	int every;      /* so many blocks, a line is asked for */
 };
 
-/* What to ask for during the next block: the lines behind those that the dots asked for, one after the other. */
+/*
+ * What to ask for during the next block: the lines behind those that the dots asked for, one after the
+ * other.
+ */
 KVK_INLINE struct ask next_ask(struct sum_job *job)
 {
 	const int block = job->blocks++;
@@ -217,7 +222,10 @@ KVK_INLINE int tile_keys(const struct kvk_mla_rows *rows, int r, int first, int 
 	return visible < keys ? visible : keys;
 }
 
-/* Rows that see equally many keys are summed together: no weight, be it 0, meets a key that its row does not see. */
+/*
+ * Rows that see equally many keys are summed together: no weight, be it 0, meets a key that its row does
+ * not see.
+ */
 static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys, const struct kvk_mla_keys *next,
 		     int next_bytes)
 {
@@ -240,8 +248,8 @@ static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys, const
 }
 
 /*
- * With few rows the loads of keys weigh: a chunk of keys is widened right before its dots, so that the stores drain
- * while they run. With many rows the queries weigh, and all keys are widened first.
+ * With few rows the loads of keys weigh: a chunk of keys is widened right before its dots, so that the
+ * stores drain while they run. With many rows the queries weigh, and all keys are widened first.
  */
 static void load_and_dot(const struct kvk_mla_rows *rows, const struct kvk_mla_keys *keys, uint32_t dtype,
 			 struct prefetch *prefetch)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the inner loops of MLA decode (mla_loops.c, mla_rows_loops.c) and the code around them (mla.c) agree on.
+ * What the inner loops of MLA decode (mla_loops.c, mla_rows_loops.c) and the code around them (mla.c) agree
+ * on.
  *
  * A tile is up to KVK_MLA_TILE_ROWS query rows against up to KVK_MLA_TILE_KEYS keys. Layouts, all f32:
  *
  *	keys	[12 panels][KVK_MLA_TILE_KEYS][48]: column panel * 48 + i of a key row. One key's columns are
  *		contiguous enough to be broadcast (Q K^T) and to be loaded as vectors (P V).
- *	score	rows in groups of KVK_MLA_GROUP(), the last one narrower perhaps; a group is [KVK_MLA_SCORE_KEYS]
- *		[its width], the group of row r starts at score + r * KVK_MLA_SCORE_KEYS
+ *	score	rows in groups of KVK_MLA_GROUP(), the last one narrower perhaps; a group is
+ *		[KVK_MLA_SCORE_KEYS][its width], the group of row r starts at score + r * KVK_MLA_SCORE_KEYS
  *	q	up to 8 lanes: the same groups, [576][width], from q + r * 576 on; 16 lanes: [rows][576]
  *	out	[rows][512]
  *
@@ -28,8 +29,8 @@
 #define KVK_MLA_PANEL 48
 #define KVK_MLA_PANELS (KVK_MLA_WIDTH / KVK_MLA_PANEL)
 /*
- * Floats from panel to panel: 39 lines more than a multiple of 4 KiB, so that the panels of a few keys spread evenly
- * over the sets of L1.
+ * Floats from panel to panel: 39 lines more than a multiple of 4 KiB, so that the panels of a few keys
+ * spread evenly over the sets of L1.
  */
 #define KVK_MLA_PANEL_STRIDE ((KVK_MLA_TILE_KEYS + 13) * KVK_MLA_PANEL)
 #define KVK_MLA_FOLD 64          /* partials merged at a time */
@@ -83,8 +84,8 @@ struct kvk_mla_row_ops {
 /* mla_loops.c */
 struct kvk_mla_ops {
 	/*
-	 * Adds one tile of keys, the first of which is key `first` of the split. The rows of `next` (or NULL) are
-	 * brought near meanwhile.
+	 * Adds one tile of keys, the first of which is key `first` of the split. The rows of `next` (or
+	 * NULL) are brought near meanwhile.
 	 */
 	void (*attend)(const struct kvk_mla_rows *rows, int first, const struct kvk_mla_keys *keys,
 		       const struct kvk_mla_keys *next, uint32_t kv_dtype);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MLA decode around its two products: packing queries, widening keys, merging partial results. Each touches an
- * element once: queries once a sequence (a transposition in registers, tile by tile), a key's 576 elements once a
- * tile of keys for all rows, a partial result's once a split.
+ * MLA decode around its two products: packing queries, widening keys, merging partial results. Each touches
+ * an element once: queries once a sequence (a transposition in registers, tile by tile), a key's 576
+ * elements once a tile of keys for all rows, a partial result's once a split.
  *
- * Roofline: a key costs 1152 bytes (bf16) from memory and 2304 bytes of stores to L2, against 2176 flop a row: a
- * few percent of the whole from 16 rows on.
+ * Roofline: a key costs 1152 bytes (bf16) from memory and 2304 bytes of stores to L2, against 2176 flop a
+ * row: a few percent of the whole from 16 rows on.
  */
 #include "level.h"
 #include "mla_loops.h"

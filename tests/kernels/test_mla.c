@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MLA decode at every level, against the reference: the edges of key blocks, tiles, splits and windows, the tails of
- * heads, threads, and FP8 rows that the short way of widening does not take.
+ * MLA decode at every level, against the reference: the edges of key blocks, tiles, splits and windows, the
+ * tails of heads, threads, and FP8 rows that the short way of widening does not take.
  */
 #include "fixture.h"
 #include "measure.h"
@@ -97,7 +97,10 @@ static void queries_share_tiles_and_units(void **state)
 	kvt_mla_close(&mla);
 }
 
-/* The last of 514 keys is a split's second, and NaN: the query that sees it is lost, the others don't notice. */
+/*
+ * The last of 514 keys is a split's second, and NaN: the query that sees it is lost, the others don't
+ * notice.
+ */
 static void nan_behind_a_split_reaches_only_who_sees_it(void **state)
 {
 	enum { LEN = 514, QUERIES = 4, HEADS = 5, SEEN = (QUERIES - 1) * HEADS * KVK_MLA_LATENT };
