@@ -72,14 +72,6 @@ static int scratch_size(int shape_result, size_t bytes, size_t *out_bytes)
 		return ret ? ret : kvk_##op##_ref(params);                                                   \
 	}
 
-#define NO_SCRATCH(op)                                                                                       \
-	int kvk_##op##_scratch(const struct kvk_##op##_params *params, size_t *out_bytes)                    \
-	{                                                                                                    \
-		struct kvk_##op##_params shape;                                                              \
-                                                                                                             \
-		return scratch_size(kvk_shape_##op(params, &shape), 0, out_bytes);                           \
-	}
-
 FAST(mla_dense)
 FAST(mla_sparse)
 FAST(gqa_dense)

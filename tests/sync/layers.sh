@@ -47,7 +47,7 @@ prefix_of()
 if command -v ctags >/dev/null; then
 	for file in ipc/*.c kernels/*.c kernels/*/*.c libclient/*.c daemon/*.c; do
 		[ -f "$file" ] || continue
-		names=$(ctags -x --language-force=C --kinds-C=f --extras=-F -D 'KVK_INLINE=static inline' --_xformat='%N %{file}' "$file" 2>/dev/null |
+		names=$(ctags -x --language-force=C --kinds-C=f --extras=-F -D 'KVK_INLINE=static inline' -D 'FAST(op)=' --_xformat='%N %{file}' "$file" 2>/dev/null |
 			cut -d' ' -f1 | grep -v "^\($(prefix_of "$file")\)" | grep -vx main)
 		[ -z "$names" ] || complain "$file: external names without the layer's prefix:" $names
 	done
