@@ -2,16 +2,16 @@
 /*
  * Grouped attention, cut into work that threads share:
  *
- *	units	(a few query rows, KV head, some heads of its group): the tile of rows that shares converted keys
+ *	units	(a few query rows, KV head, some heads of its group): the rows that share converted keys
  *	runs	the rows of a unit that belong to one sequence, mostly all of them
- *	splits	of the run's keys, in pieces whose size follows from the sequence's length or the selection's width
- *		alone: 960 keys, 512 selected ones, more only where that would make over 64 pieces
+ *	splits	of the run's keys, in pieces whose size follows from the sequence's length or the selection's
+ *		width alone: 960 keys, 512 selected ones, more only where that would make over 64 pieces
  *	tiles	of 64 keys: gqa_loops.c
  *
- * One thread goes over units and splits in order. Several take (unit, split) pairs, keep each result in scratch, and
- * then merge those of a unit in the order of its splits: the same operations on the same numbers, so the bits do not
- * depend on the number of threads, nor on other sequences. Scratch is bounded: where it cannot hold all pairs,
- * units go in rounds.
+ * One thread goes over units and splits in order. Several take (unit, split) pairs, keep each result in
+ * scratch, and then merge those of a unit in the order of its splits: the same operations on the same
+ * numbers, so the bits do not depend on the number of threads, nor on other sequences. Scratch is bounded:
+ * where it cannot hold all pairs, units go in rounds.
  */
 #include "gqa_call.h"
 
@@ -377,8 +377,8 @@ static void attend_units(const struct cut *cut)
 }
 
 /*
- * Where in scratch the result of a split of a run is. The runs of a unit share a slot: values, sums, maxima, all of
- * them row by row.
+ * Where in scratch the result of a split of a run is. The runs of a unit share a slot: values, sums,
+ * maxima, all of them row by row.
  */
 static struct kvk_gqa_state slot_state(const struct cut *cut, int64_t unit, int32_t split,
 				       const struct run *run)

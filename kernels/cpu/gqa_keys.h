@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over the keys that a query reads, in paged memory: a range of positions, or the blocks of a selection. */
+/*
+ * Walks over the keys that a query reads, in paged memory: a range of positions, or the blocks of a
+ * selection.
+ */
 #ifndef KVPOOL_KERNELS_GQA_KEYS_H
 #define KVPOOL_KERNELS_GQA_KEYS_H
 

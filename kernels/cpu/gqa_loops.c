@@ -8,22 +8,24 @@
  *	softmax	row by row: maximum, weights, sums
  *	for each panel of 64 elements
  *		convert	value rows -> f32 [keys][elements], in passing while the first rows are computed
- *		weigh	out[row][d] = out[row][d] * keep[row] + sum over keys of weight[row][key] * value[key][d]
+ *		weigh	out[row][d] = out[row][d] * keep[row] + sum of weight[row][key] * value[key][d]
  *
  * A panel (16 KiB), the queries' part that meets it and the scores stay in L1. Both products are one loop,
- * multiply(): columns (keys, then elements) in the lanes, ROWS x VECS vectors of the result in registers; each step
- * loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. The lines of the next tile are asked
- * for in between, a few each 16 steps, so that the line fill buffers never make the arithmetic wait.
+ * multiply(): columns (keys, then elements) in the lanes, ROWS x VECS vectors of the result in registers;
+ * each step loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. The lines of the
+ * next tile are asked for in between, a few each 16 steps: without that the rate falls by a third.
  *
- * Roofline: a key costs 4 * rows * dim flop and 4 * dim bytes in bf16: with 16 rows, 16 flop a byte, more than a
- * core's FMA units can do with its share of memory bandwidth. So the FMA ports are the limit, and the load ports
- * come next: with AVX-512, where a load of 64 bytes takes as long as an FMA, 6 x 4 needs 10 loads for 24 of them.
- * That is why keys are turned: rows of 16 heads in the lanes would need no turning, but 17 loads for 16 FMAs. What
- * else takes slots of the FMA ports, with 16 rows: turning 1/10 of the products, conversions 1/30, softmax 1/12.
+ * Roofline: a key costs 4 * rows * dim flop and 4 * dim bytes in bf16: with 16 rows, 16 flop a byte, more
+ * than a core's FMA units can do with its share of memory bandwidth. So the FMA ports are the limit, and
+ * the load ports come next: with AVX-512, where a load of 64 bytes takes as long as an FMA, 6 x 4 needs 10
+ * loads for 24 of them. That is why keys are turned: rows of 16 heads in the lanes would need no turning,
+ * but 17 loads for 16 FMAs. What else takes slots of the FMA ports, with 16 rows: turning 1/10 of the
+ * products, conversions 1/30, softmax 1/12.
  *
- * bf16 rows are turned as 32-bit words of two elements, which halves the work; shifting and masking then gives the
- * two. Values are converted the same way, which leaves the even elements of 2 * KVK_LANES in one vector and the odd
- * ones in the next: the result comes out in that order and is put right when it is stored.
+ * bf16 rows are turned as 32-bit words of two elements, which halves the work; shifting and masking then
+ * gives the two. Values are converted the same way, which leaves the even elements of 2 * KVK_LANES in one
+ * vector and the odd ones in the next: the result comes out in that order and is put right when it is
+ * stored.
  */
 #include "gqa_tile.h"
 
@@ -206,7 +208,10 @@ static void stage_row(const struct panel *panel, const char *row, char *staged, 
 	}
 }
 
-/* Up to KVK_LANES rows that cannot be read as they lie. Lanes without a key get the first: scores are masked. */
+/*
+ * Up to KVK_LANES rows that cannot be read as they lie. Lanes without a key get the first: scores are
+ * masked.
+ */
 static void turn_staged(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
 			const char *const *key, int count)
 {

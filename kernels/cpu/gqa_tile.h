@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner step of grouped attention: a tile of query rows that read one KV head against a tile of its keys. Each
- * key and value row is converted to f32 once a tile, whatever the number of query rows. gqa_loops.c holds the loops
- * and explains them.
+ * The inner step of grouped attention: a tile of query rows that read one KV head against a tile of its
+ * keys. Each key and value row is converted to f32 once a tile, whatever the number of query rows.
+ * gqa_loops.c holds the loops and explains them.
  *
- * A row never meets another one, and keys come in the tiles and splits that gqa_call.c counts from the row's own
- * first key: so a row's bits depend on its own inputs alone.
+ * A row never meets another one, and keys come in the tiles and splits that gqa_call.c counts from the
+ * row's own first key: so a row's bits depend on its own inputs alone.
  */
 #ifndef KVPOOL_KERNELS_GQA_TILE_H
 #define KVPOOL_KERNELS_GQA_TILE_H
@@ -21,14 +21,14 @@
 #define KVK_GQA_WIDTH_STEP 32 /* widths are padded with zeros to a multiple: two vectors at every level */
 #define KVK_GQA_MAX_WIDTH 512 /* KVK_MAX_HEAD_DIM, padded */
 #define KVK_GQA_MAX_LANES 16  /* of any level */
-#define KVK_GQA_START_MAX                                                                                    \
-	-1e30f /* running maximum before the first key: finite, so that no INF - INF arises */
+/* The running maximum before the first key: finite, so that no INF - INF arises. */
+#define KVK_GQA_START_MAX -1e30f
 
 #define KVK_GQA_ALIGNED __attribute__((aligned(64)))
 
 /* What a tile of rows knows after some of its keys: the result is out / (the sum of the row's sums). */
 struct kvk_gqa_state {
-	float *out; /* 64-byte aligned, as `sum`; [rows][width] weighted values, in the order of a converted row */
+	float *out; /* [rows][width] weighted values, in the order of a converted row; aligned, as `sum` */
 	float *sum; /* [rows][KVK_GQA_MAX_LANES] of the weights 2^(score - max), lane by lane */
 	float *max; /* [rows] largest score */
 };

@@ -10,14 +10,16 @@
  *		add up the lanes of all sums, KVK_LANES sums to a vector
  *		best = max(best, vector)
  *
- * Roofline: a key of 128 bf16 is 256 bytes and 1024 flop for four queries: 4 flop a byte, so memory is the limit, at
- * 10 to 20 GB/s a core 40 to 80 cycles a key. The loops take about 30 with AVX-512 (16 for the products, 8 for
- * adding up lanes, 4 for converting), 45 with AVX2. What makes them reach memory's rate is asking for lines one tile
- * ahead, through the block table, where a hardware prefetcher stops at each 4 KiB.
+ * Roofline: a key of 128 bf16 is 256 bytes and 1024 flop for four queries: 4 flop a byte, so memory is the
+ * limit, at 10 to 20 GB/s a core 40 to 80 cycles a key. The loops take about 30 with AVX-512 (16 for the
+ * products, 8 for adding up lanes, 4 for converting), 45 with AVX2. What makes them reach memory's rate is
+ * asking for lines one tile ahead, through the block table, where a hardware prefetcher stops at each 4
+ * KiB.
  *
- * bf16 is converted by shifting and masking 32-bit words: even elements, then odd ones; queries are brought into that
- * order once. e4m3 goes by way of f16, which leaves the values 2^-8 times too small and the NaN codes as numbers:
- * sums are multiplied with 2^8 in the end, and a tile with a NaN code takes a slower conversion.
+ * bf16 is converted by shifting and masking 32-bit words: even elements, then odd ones; queries are brought
+ * into that order once. e4m3 goes by way of f16, which leaves the values 2^-8 times too small and the NaN
+ * codes as numbers: sums are multiplied with 2^8 in the end, and a tile with a NaN code takes a slower
+ * conversion.
  */
 #include "msa_scan.h"
 
@@ -104,8 +106,8 @@ KVK_INLINE vf add_lanes(const vf a[KVK_LANES])
 }
 
 /*
- * The products of KEYS keys and four queries: sum[key][query]. The lines of the rows `ahead` are asked for as those of
- * `row` are used, one by one: many at once would wait for line fill buffers.
+ * The products of KEYS keys and four queries: sum[key][query]. The lines of the rows `ahead` are asked for
+ * as those of `row` are used, one by one: many at once would wait for line fill buffers.
  */
 KVK_INLINE void multiply(vf sum[KEYS * QUERIES], const float *q, int width, const char *const *row,
 			 const char *const *ahead, uint32_t dtype)
@@ -137,8 +139,8 @@ KVK_INLINE void multiply(vf sum[KEYS * QUERIES], const float *q, int width, cons
 }
 
 /*
- * The rows of a step: behind the last they are the last again, which changes no maximum. Rows that end within a
- * vector are brought to `some`, with zeros behind.
+ * The rows of a step: behind the last they are the last again, which changes no maximum. Rows that end
+ * within a vector are brought to `some`, with zeros behind.
  */
 KVK_INLINE void step_rows(const char *row[KEYS], const struct kvk_msa_scan *scan,
 			  const struct kvk_msa_keys *now, int n, int count,

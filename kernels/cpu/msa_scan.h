@@ -25,7 +25,10 @@ struct kvk_msa_scan {
 	uint32_t dtype; /* of the keys */
 	const float *q; /* [4][width], in the order of a converted key; 64-byte aligned */
 
-	/* Over the keys so far, lane by lane; lane i is query i % 4. Those that a level doesn't have are not touched. */
+	/*
+	 * Over the keys so far, lane by lane; lane i is query i % 4. Those that a level doesn't have are
+	 * not touched.
+	 */
 	float best[KVK_MSA_LANES] KVK_MSA_ALIGNED;
 	int32_t bad[KVK_MSA_LANES] KVK_MSA_ALIGNED; /* not 0: a product was NaN */
 };

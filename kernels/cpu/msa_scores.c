@@ -8,8 +8,8 @@
  *	groups	of the set: four maxima over the block's keys that the query row sees
  *	tiles	of 32 keys: msa_loops.c
  *
- * So keys come from memory once for 32 index queries, which is all there are for a few query rows of a sequence; the
- * groups behind the first find a block of 128 keys in L2.
+ * So keys come from memory once for 32 index queries, which is all there are for a few query rows of a
+ * sequence; the groups behind the first find a block of 128 keys in L2.
  */
 #include "../dtype.h"
 #include "../internal.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MSA selection: one pass over a row's scores that keeps the topk best so far as a heap in the output itself, worst
- * one on top, then sorted by id. The order (score descending, id ascending) is total, so the result does not depend
- * on how the heap came about. Most scores lose against the worst one kept and cost a comparison: a thousand blocks
- * take a microsecond or two, invisible beside computing their scores.
+ * MSA selection: one pass over a row's scores that keeps the topk best so far as a heap in the output
+ * itself, worst one on top, then sorted by id. The order (score descending, id ascending) is total, so the
+ * result does not depend on how the heap came about. Most scores lose against the worst one kept and cost a
+ * comparison: a thousand blocks take a microsecond or two, invisible beside computing their scores.
  */
 #include "cpu.h"
 #include "threads.h"
@@ -90,7 +90,10 @@ static void select_row(const struct ranking *r, int32_t topk, int32_t *selected)
 			sift_down(r, selected, count, i, selected[i]);
 		worst = rank_score(r, selected[0]);
 		for (; block < r->valid; block++) {
-			/* Most blocks: not forced, and behind. An equal score has a higher id than those kept. */
+			/*
+			 * Most blocks: not forced, and behind. An equal score has a higher id than those
+			 * kept.
+			 */
 			if (block >= r->init && block < r->local_begin && r->score[block] <= worst)
 				continue;
 			if (rank_score(r, block) > worst) {

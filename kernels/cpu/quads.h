@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shuffles of vf that move words within quads (128 bits) or quads within vectors, one instruction each at every
- * level: what transposing is made of. For *_loops.c files.
+ * Shuffles of vf that move words within quads (128 bits) or quads within vectors, one instruction each at
+ * every level: what transposing is made of. For *_loops.c files.
  */
 #ifndef KVPOOL_KERNELS_QUADS_H
 #define KVPOOL_KERNELS_QUADS_H
 
 #include "simd.h"
 
-/* In each quad: a0 b0 a1 b1, a2 b2 a3 b3, a0 a1 b0 b1, a2 a3 b2 b3. Of quads: HALVES a0 a1 b0 b1, EVEN a0 a2 b0 b2. */
+/*
+ * In each quad: a0 b0 a1 b1, a2 b2 a3 b3, a0 a1 b0 b1, a2 a3 b2 b3. Of quads: HALVES a0 a1 b0 b1, EVEN a0
+ * a2 b0 b2.
+ */
 #if KVK_LANES == 16
 #define LOW_WORDS(a, b) KVK_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define HIGH_WORDS(a, b) KVK_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Grouped attention, block scores and selection at every level, against the reference: the edges of tiles, splits,
- * groups and widths, and what must not change a bit.
+ * Grouped attention, block scores and selection at every level, against the reference: the edges of tiles,
+ * splits, groups and widths, and what must not change a bit.
  */
 #include "dtype.h"
 #include "fixture.h"
