@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every kernel in one source, so that one image holds them all, as PTX too. Each file has a namespace for its helpers;
- * kernels are extern "C". Headers come first, outside: their guards then keep them out of the namespaces. The CPU build
- * compiles the files one by one.
+ * Every kernel in one source, so that one image holds them all, as PTX too. Each file has a namespace for
+ * its helpers; kernels are extern "C". Headers come first, outside: their guards then keep them out of the
+ * namespaces. The CPU build compiles the files one by one.
  */
 #include "args.h"
 #include "mla.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels' parameters, one struct by value each: what the public structs of kvpool/kernels.h say, with every
- * stride filled in, plus what only the device needs. Host and device compile this; the sizes are fixed here, and a
- * test compares them with those in the compiled image.
+ * The kernels' parameters, one struct by value each: what the public structs of kvpool/kernels.h say, with
+ * every stride filled in, plus what only the device needs. Host and device compile this; the sizes are
+ * fixed here, and a test compares them with those in the compiled image.
  */
 #ifndef KVPOOL_KERNELS_CUDA_ARGS_H
 #define KVPOOL_KERNELS_CUDA_ARGS_H
@@ -125,7 +125,7 @@ struct kvk_cuda_plan_args {
 	struct kvk_mla_plan_part *plan;
 	int32_t *num_splits;
 	int32_t batch, parts, block_tokens, overhead;
-	int32_t split_blocks; /* 0: equal parts; else pieces of that many blocks, whatever the other sequences are */
+	int32_t split_blocks; /* 0: equal parts; else pieces of that many blocks, whatever else is there */
 	int32_t most_blocks; /* a length counts as at most that many */
 };
 
@@ -151,7 +151,7 @@ struct kvk_cuda_kv_write_args {
 	int64_t v_cache_stride_page, v_cache_stride_token, v_cache_stride_head;
 	int32_t tokens, heads, head_dim, page_tokens, pages;
 	uint32_t slot_bytes, src_dtype, cache_dtype;
-	int32_t vector_bytes; /* 16: equal dtypes, and every run of head_dim starts aligned and is whole; else 0 */
+	int32_t vector_bytes; /* 16: equal dtypes, every run of head_dim aligned and whole; else 0 */
 	uint32_t reserved;
 };
 
@@ -212,7 +212,10 @@ struct kvk_cuda_correct_args {
 
 KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_correct_args) == 496, "the device's layout");
 
-/* Copies of blocks, or of rows in another layout: `rows` pieces of `row_bytes` a block, each with strides of its own. */
+/*
+ * Copies of blocks, or of rows in another layout: `rows` pieces of `row_bytes` a block, each with strides
+ * of its own.
+ */
 struct kvk_cuda_block_copy_args {
 	const void *from;
 	void *to;
@@ -228,7 +231,9 @@ struct kvk_cuda_block_copy_args {
 
 KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_block_copy_args) == 112, "the device's layout");
 
-/* The rectangle of a step from rows that stay on the device: to[i] = from[rows[i]]; a row < 0 gives `fill`. */
+/*
+ * The rectangle of a step from rows that stay on the device: to[i] = from[rows[i]]; a row < 0 gives `fill`.
+ */
 struct kvk_cuda_gather_args {
 	const int32_t *from; /* [from_rows, width] */
 	const int32_t *rows; /* [count] */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies blocks between and within pools, and changes their layout on the way: a thread takes one piece of 16, 4 or 1
- * bytes of one row. Reads and writes every byte once.
+ * Copies blocks between and within pools, and changes their layout on the way: a thread takes one piece of
+ * 16, 4 or 1 bytes of one row. Reads and writes every byte once.
  */
 #include "args.h"
 #include "ptx.h"

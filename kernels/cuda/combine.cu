@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merge of partial results. A warp takes one (sequence, query, head): two passes over its partials' lse, then one over
- * their values, in ascending order. An empty partial (lse -INF) is skipped before any arithmetic with it, its values
- * are not read. Reads each partial once.
+ * Merge of partial results. A warp takes one (sequence, query, head): two passes over its partials' lse,
+ * then one over their values, in ascending order. An empty partial (lse -INF) is skipped before any
+ * arithmetic with it, its values are not read. Reads each partial once.
  */
 #include "args.h"
 #include "value.h"

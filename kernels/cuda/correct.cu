@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Length correction on the device: kvpool/prep.h has the rules. One block, in four steps: the prefix sums of query
- * tokens and lengths over shared memory; then tokens, plans and lengths, each request by one thread. Everything is
- * derived from the staged snapshot and the corrected lengths, so that it can run again, in a graph too.
+ * Length correction on the device: kvpool/prep.h has the rules. One block, in four steps: the prefix sums
+ * of query tokens and lengths over shared memory; then tokens, plans and lengths, each request by one
+ * thread. Everything is derived from the staged snapshot and the corrected lengths, so that it can run
+ * again, in a graph too.
  */
 #include "args.h"
 #include "value.h"
@@ -123,7 +124,10 @@ KVK_DEVICE int32_t value_of(key what, int32_t kv, int32_t pos, bool per_token)
 	return what == SEQUSED_K && per_token ? not_negative(pos + 1) : kv;
 }
 
-/* One row a request where the counts leave the choice. 1: the rows are neither one a request nor one a token. */
+/*
+ * One row a request where the counts leave the choice. 1: the rows are neither one a request nor one a
+ * token.
+ */
 KVK_DEVICE int32_t write_key(const correct_shared &sm, const kvk_cuda_correct_args &p,
 			     const kvk_cuda_correct_part &part, key what, int32_t *array, int32_t rows)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decode attention with grouped heads: dense, and MSA's over selected blocks. Grid: units of (query row, KV head, tile
- * of 16 heads of its group, piece of its keys), the piece fastest. Pieces have a fixed number of keys, so that a row's
- * bits don't depend on its neighbours; with more than one they are partials for combine.cu. K and V are read once for
- * each tile of heads. Relies on 16-byte aligned rows of q, k and v.
+ * Decode attention with grouped heads: dense, and MSA's over selected blocks. Grid: units of (query row, KV
+ * head, tile of 16 heads of its group, piece of its keys), the piece fastest. Pieces have a fixed number of
+ * keys, so that a row's bits don't depend on its neighbours; with more than one they are partials for
+ * combine.cu. K and V are read once for each tile of heads. Relies on 16-byte aligned rows of q, k and v.
  */
 #include "args.h"
 #include "rows.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * K and V cache write: a thread takes one piece of one head of one token, of K and of V. A piece is 16 bytes where the
- * launcher found dtypes equal and everything aligned, else one element, copied bit for bit or converted.
+ * K and V cache write: a thread takes one piece of one head of one token, of K and of V. A piece is 16
+ * bytes where the launcher found dtypes equal and everything aligned, else one element, copied bit for bit
+ * or converted.
  */
 #include "args.h"
 #include "value.h"

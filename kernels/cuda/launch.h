@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations of kvpool/kernels.h on a CUDA device: what to launch, in which order, with which parameters. Who
- * launches is the caller's: a function that takes a kernel by its name. So this knows neither driver nor context, and
- * the same code drives a GPU and the CPU's model of one.
+ * The operations of kvpool/kernels.h on a CUDA device: what to launch, in which order, with which
+ * parameters. Who launches is the caller's: a function that takes a kernel by its name. So this knows
+ * neither driver nor context, and the same code drives a GPU and the CPU's model of one.
  *
  * Each kvk_<op>_cuda() takes the struct that kvk_<op>() takes, with these differences:
  *
- * - Every array lies where the device can reach it and isn't looked at here, so tables are not checked: a page id,
- *   slot or list entry outside its bounds is skipped, a length past the table's row ends there.
+ * - Every array lies where the device can reach it and isn't looked at here, so tables are not checked: a
+ *   page id, slot or list entry outside its bounds is skipped, a length past the table's row ends there.
  * - Nothing waits: results are there when the stream has come to it. Only arguments are copied.
- * - Rows of q and caches are 16-byte aligned, pairs of output elements are aligned to their size: else -EINVAL.
+ * - Rows of q and caches are 16-byte aligned, pairs of output elements are aligned to their size: else
+ *   -EINVAL.
  * - -ENOTSUP for dtypes and sizes without a kernel; each declaration says which there are.
  * - `threads` are ignored. `scratch` is device memory, of kvk_<op>_cuda_scratch() bytes, aligned to 256.
  *
- * Launches of one call follow each other in the stream; two calls may use the same scratch if one follows the other.
+ * Launches of one call follow each other in the stream; two calls may use the same scratch if one follows
+ * the other.
  */
 #ifndef KVPOOL_KERNELS_CUDA_LAUNCH_H
 #define KVPOOL_KERNELS_CUDA_LAUNCH_H
@@ -42,8 +44,9 @@ struct kvk_cuda_device {
 	uint32_t flags;
 	int32_t units; /* multiprocessors, >= 1 */
 	/*
-	 * 0: keys are shared out so that the device is busy, and a sequence's last bits depend on what else is in the batch.
-	 * Else a multiple of 64: every sequence is cut each so many keys, and its bits are the same alone and in company.
+	 * 0: keys are shared out so that the device is busy, and a sequence's last bits depend on what else
+	 * is in the batch. Else a multiple of 64: every sequence is cut each so many keys, and its bits are
+	 * the same alone and in company.
 	 */
 	int32_t split_keys;
 	kvk_cuda_launch_fn launch;
@@ -70,7 +73,10 @@ int kvk_msa_sparse_cuda(const struct kvk_cuda_device *device, const struct kvk_m
 int kvk_msa_sparse_cuda_scratch(const struct kvk_cuda_device *device,
 				const struct kvk_msa_sparse_params *params, size_t *out_bytes);
 
-/* All dtypes and sizes; fast for dim 128, and q of bf16 or f16 with k of the same or e4m3. Needs no scratch. */
+/*
+ * All dtypes and sizes; fast for dim 128, and q of bf16 or f16 with k of the same or e4m3. Needs no
+ * scratch.
+ */
 int kvk_msa_scores_cuda(const struct kvk_cuda_device *device, const struct kvk_msa_scores_params *params);
 
 int kvk_msa_select_cuda(const struct kvk_cuda_device *device, const struct kvk_msa_select_params *params);
@@ -83,18 +89,20 @@ int kvk_mla_write_cuda(const struct kvk_cuda_device *device, const struct kvk_ml
 int kvk_kv_write_cuda(const struct kvk_cuda_device *device, const struct kvk_kv_write_params *params);
 
 /*
- * kvk_prep_correct() on the device: one launch, no look at the lengths. batch is at most KVK_CUDA_CORRECT_BATCH,
- * part_count at most 8 (-ENOTSUP). params->parts is host memory, its arrays are the device's; a missing one is
- * -ENOENT, as there. Whether a part's rows are one a request or one a token only the device knows: `faults` [part_count],
- * or NULL, gets 1 for a part that is neither, which is then left alone, and 0 for the others. seq_lens may be `corrected`.
+ * kvk_prep_correct() on the device: one launch, no look at the lengths. batch is at most
+ * KVK_CUDA_CORRECT_BATCH, part_count at most 8 (-ENOTSUP). params->parts is host memory, its arrays are the
+ * device's; a missing one is -ENOENT, as there. Whether a part's rows are one a request or one a token only
+ * the device knows: `faults` [part_count], or NULL, gets 1 for a part that is neither, which is then left
+ * alone, and 0 for the others. seq_lens may be `corrected`.
  */
 #define KVK_CUDA_CORRECT_BATCH 8192
 int kvk_prep_correct_cuda(const struct kvk_cuda_device *device, const struct kvk_prep_correct_params *params,
 			  int32_t *faults);
 
 /*
- * Copies blocks, or changes their layout: block from_ids[i] goes to to_ids[i]; both are [outer, inner] rows of row_bytes,
- * at the strides of either side. NHD to HND, say: outer = tokens, inner = heads. Ids out of bounds are skipped.
+ * Copies blocks, or changes their layout: block from_ids[i] goes to to_ids[i]; both are [outer, inner] rows
+ * of row_bytes, at the strides of either side. NHD to HND, say: outer = tokens, inner = heads. Ids out of
+ * bounds are skipped.
  */
 struct kvk_block_copy_params {
 	uint32_t size;

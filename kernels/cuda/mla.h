@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What dense and sparse MLA decode share: the shapes, and how a tile's rows are stored. The packed rows of a sequence
- * are its s_q * heads queries, head fastest; a tile takes 16, 32 or 64 of them, so that few heads waste little of the
- * matrix unit. One key of 1152 bytes (656 in FP8) is read once for all rows of a tile.
+ * What dense and sparse MLA decode share: the shapes, and how a tile's rows are stored. The packed rows of
+ * a sequence are its s_q * heads queries, head fastest; a tile takes 16, 32 or 64 of them, so that few
+ * heads waste little of the matrix unit. One key of 1152 bytes (656 in FP8) is read once for all rows of a
+ * tile.
  */
 #ifndef KVPOOL_KERNELS_CUDA_MLA_H
 #define KVPOOL_KERNELS_CUDA_MLA_H

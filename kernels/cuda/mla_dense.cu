@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dense MLA decode over a plan (mla_plan.cu). Grid: units of (part, tile of rows), the tile fastest, in any number of
- * blocks. A part is a run of keys of one or several sequences; what it has only a piece of becomes a partial, which
- * combine.cu merges. Reads each key once for each tile of rows, and the lengths anew: a plan made for other lengths
- * gives other pieces, never an access out of bounds. Relies on 16-byte aligned rows of q and kv.
+ * Dense MLA decode over a plan (mla_plan.cu). Grid: units of (part, tile of rows), the tile fastest, in any
+ * number of blocks. A part is a run of keys of one or several sequences; what it has only a piece of
+ * becomes a partial, which combine.cu merges. Reads each key once for each tile of rows, and the lengths
+ * anew: a plan made for other lengths gives other pieces, never an access out of bounds. Relies on 16-byte
+ * aligned rows of q and kv.
  */
 #include "mla.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of MLA decode: plan, attention, combine. Which kernel depends on shapes alone, never on lengths. */
+/*
+ * Launches of MLA decode: plan, attention, combine. Which kernel depends on shapes alone, never on lengths.
+ */
 #include "enqueue.h"
 
 #include "../internal.h"
@@ -174,7 +176,10 @@ static int64_t blocks_of_row(const struct kvk_mla_dense_params *p)
 	return blocks > 0 ? blocks : 1;
 }
 
-/* Equal parts: one for each block that the device runs at a time. Fixed pieces: as many as full tables would make. */
+/*
+ * Equal parts: one for each block that the device runs at a time. Fixed pieces: as many as full tables
+ * would make.
+ */
 static void count_parts(const struct kvk_cuda_device *device, const struct kvk_mla_dense_params *p,
 			struct dense_layout *l)
 {

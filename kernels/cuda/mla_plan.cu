@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work plan of a split MLA decode, made on the device from lengths that the host need not know. One block. Equal parts:
- * one thread walks, as the specification does (kernels/ref/mla_plan.c), over block counts that all have loaded. Fixed
- * pieces: every sequence is cut each split_blocks blocks, whatever else is in the batch, so that its bits are the same
- * alone and in company; the parts beyond the last piece are idle.
+ * Work plan of a split MLA decode, made on the device from lengths that the host need not know. One block.
+ * Equal parts: one thread walks, as the specification does (kernels/ref/mla_plan.c), over block counts that
+ * all have loaded. Fixed pieces: every sequence is cut each split_blocks blocks, whatever else is in the
+ * batch, so that its bits are the same alone and in company; the parts beyond the last piece are idle.
  */
 #include "args.h"
 #include "value.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sparse MLA decode over lists of physical slots. Grid: units of (sequence, query, tile of heads, piece of the list),
- * the piece fastest. Pieces have a fixed number of entries, so that a query's bits don't depend on its neighbours; with
- * more than one they are partials for combine.cu. An entry outside the cache is skipped and nothing is read for it.
+ * Sparse MLA decode over lists of physical slots. Grid: units of (sequence, query, tile of heads, piece of
+ * the list), the piece fastest. Pieces have a fixed number of entries, so that a query's bits don't depend
+ * on its neighbours; with more than one they are partials for combine.cu. An entry outside the cache is
+ * skipped and nothing is read for it.
  */
 #include "mla.h"
 

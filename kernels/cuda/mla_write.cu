@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MLA cache write: a warp takes one token. Plain rows are copied (equal dtypes, 16 bytes a lane where all is aligned)
- * or converted; KVK_MLA_FP8 rows are quantised, four latents a lane at a time, so that the 128 of a scale are one step
- * of the warp. Reads and writes each row once.
+ * MLA cache write: a warp takes one token. Plain rows are copied (equal dtypes, 16 bytes a lane where all
+ * is aligned) or converted; KVK_MLA_FP8 rows are quantised, four latents a lane at a time, so that the 128
+ * of a scale are one step of the warp. Reads and writes each row once.
  */
 #include "args.h"
 #include "value.h"
@@ -48,7 +48,10 @@ KVK_DEVICE void load_4(const void *array, uint32_t dtype, int64_t index, float (
 		to[i] = kvk_load(array, dtype, index + i);
 }
 
-/* Exponent of the smallest power of two that brings `amax` (f32 bits) within 448 = 1.75 * 2^8; at least -13. */
+/*
+ * Exponent of the smallest power of two that brings `amax` (f32 bits) within 448 = 1.75 * 2^8; at least
+ * -13.
+ */
 KVK_DEVICE int32_t scale_exponent(uint32_t amax)
 {
 	const int32_t exponent =

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MSA block scores. A warp takes one block of one sequence for up to 16 (query, head) rows. Fast kernels: rows are A of
- * mma m16n8k16, eight keys at a time are B, both straight from global memory into registers: a dot product doesn't mind
- * in which order its terms come, so lane t of a quad takes 16 consecutive bytes at 8 t of every 32 elements and calls
- * them the columns that the fragment gives it. No shared memory, no shuffle until a block's maximum. index_k is read
- * once for every 16 rows, each byte by one lane.
+ * MSA block scores. A warp takes one block of one sequence for up to 16 (query, head) rows. Fast kernels:
+ * rows are A of mma m16n8k16, eight keys at a time are B, both straight from global memory into registers:
+ * a dot product doesn't mind in which order its terms come, so lane t of a quad takes 16 consecutive bytes
+ * at 8 t of every 32 elements and calls them the columns that the fragment gives it. No shared memory, no
+ * shuffle until a block's maximum. index_k is read once for every 16 rows, each byte by one lane.
  *
- * Grid: units of (sequence, tile of rows, block), the block fastest, so that neighbouring warps stream neighbouring
- * pages. The plain kernel takes any dtype and dim: a lane a key.
+ * Grid: units of (sequence, block), the block fastest, so that neighbouring warps stream neighbouring pages;
+ * a warp takes all rows of its sequence, as only the device knows how many there are. The plain kernel takes any
+ * dtype and dim: a lane a key.
  */
 #include "args.h"
 #include "rows.h"
@@ -17,7 +18,10 @@
 #define DIM 128
 #define STEPS (DIM / 32) /* of 32 elements; two mma each */
 
-/* What a warp works on: rows [first, first + rows) of a sequence's `queries * heads`, head fastest; one block. */
+/*
+ * What a warp works on: rows [first, first + rows) of a sequence's `queries * heads`, head fastest; one
+ * block.
+ */
 struct unit {
 	int32_t sequence, first_row, queries;
 	int32_t first, rows;

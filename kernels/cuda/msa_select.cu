@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MSA selection: a warp takes one (head, query row). Scores become integers that order as they do; the topk-th largest
- * is found bit by bit, from the top, by counting; then one pass in ascending order writes what lies above it, and of
- * what equals it the first ones. The same whatever the schedule, for any topk. 34 passes over the row, which stays in
- * the first cache.
+ * MSA selection: a warp takes one (head, query row). Scores become integers that order as they do; the
+ * topk-th largest is found bit by bit, from the top, by counting; then one pass in ascending order writes
+ * what lies above it, and of what equals it the first ones. The same whatever the schedule, for any topk.
+ * 34 passes over the row, which stays in the first cache.
  */
 #include "args.h"
 #include "value.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every instruction that a kernel needs and C has not. Each wrapper has two bodies and no logic: one for nvcc, one that
- * asks the CPU's model of a GPU, which compiles the same kernels as C++. Kernels name no asm, no __CUDACC__ and no
- * __CUDA_ARCH__. Pointers are generic; the conversion to a shared address costs no register.
+ * Every instruction that a kernel needs and C has not. Each wrapper has two bodies and no logic: one for
+ * nvcc, one that asks the CPU's model of a GPU, which compiles the same kernels as C++. Kernels name no
+ * asm, no __CUDACC__ and no __CUDA_ARCH__. Pointers are generic; the conversion to a shared address costs
+ * no register.
  *
- * All warp operations are of the whole warp: 32 lanes, in uniform control flow. Those that threads do together are
- * macros, because the model compares the places in the source that they are called from.
+ * All warp operations are of the whole warp: 32 lanes, in uniform control flow. Those that threads do
+ * together are macros, because the model compares the places in the source that they are called from.
  */
 #ifndef KVPOOL_KERNELS_CUDA_PTX_H
 #define KVPOOL_KERNELS_CUDA_PTX_H
@@ -33,8 +34,8 @@
 #endif
 
 /*
- * KVK_KERNEL(name, struct, threads, blocks) { body that reads p }: a kernel for blocks of at most `threads`, of which
- * `blocks` should fit a multiprocessor; its one parameter is a struct by value.
+ * KVK_KERNEL(name, struct, threads, blocks) { body that reads p }: a kernel for blocks of at most
+ * `threads`, of which `blocks` should fit a multiprocessor; its one parameter is a struct by value.
  */
 #ifdef __CUDACC__
 #define KVK_KERNEL(name, type, threads, blocks)                                                              \
@@ -169,8 +170,8 @@ template <int PENDING> KVK_DEVICE void kvk_copy_wait(void)
 /* ------------------------------------------------------------------ matrices */
 
 /*
- * Four 8 x 8 matrices of halves, one register each: lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i, 16
- * aligned bytes each. `_transposed` hands out columns instead of rows.
+ * Four 8 x 8 matrices of halves, one register each: lanes 8 i to 8 i + 7 give the addresses of the rows of
+ * matrix i, 16 aligned bytes each. `_transposed` hands out columns instead of rows.
  */
 #ifdef __CUDACC__
 KVK_DEVICE void kvk_load_4_matrices(uint32_t (&to)[4], const void *row)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of a tile of query rows over a run of keys, by mma m16n8k16 and cp.async: the engine of every attention
- * kernel here. 16 RW rows meet KEYS keys at a time; RW x CW warps:
+ * Attention of a tile of query rows over a run of keys, by mma m16n8k16 and cp.async: the engine of every
+ * attention kernel here. 16 RW rows meet KEYS keys at a time; RW x CW warps:
  *
- *	scores	warp (r, c) computes rows 16 r.. by keys KEYS / CW c..; the running maximum crosses the CW warps of a
- *		row through shared memory
+ *	scores	warp (r, c) computes rows 16 r.. by keys KEYS / CW c..; the running maximum crosses the CW
+ *		warps of a row through shared memory
  *	output	warp (r, c) owns rows 16 r.. by values DV / CW c.., in registers for the whole run
  *
- * The next tile is on its way while one is computed. Rows in shared memory are 16 bytes longer than they need be, so
- * that the eight rows of an ldmatrix lie in different banks.
+ * The next tile is on its way while one is computed. Rows in shared memory are 16 bytes longer than they
+ * need be, so that the eight rows of an ldmatrix lie in different banks.
  *
- * Everything is in units of log2. The maximum starts at -1e30 and scores that must not count are -INF, so that no
- * difference of infinities arises; keys that must not count are zeros in shared memory, as 0 * NaN is NaN. P is
- * rounded to the values' format before it multiplies; its sum is not. With FP8 rows, whose values reach far from their
- * sum, P goes in two parts: what rounding left multiplies as well.
+ * Everything is in units of log2. The maximum starts at -1e30 and scores that must not count are -INF, so
+ * that no difference of infinities arises; keys that must not count are zeros in shared memory, as 0 * NaN
+ * is NaN. P is rounded to the values' format before it multiplies; its sum is not. With FP8 rows, whose
+ * values reach far from their sum, P goes in two parts: what rounding left multiplies as well.
  */
 #ifndef KVPOOL_KERNELS_CUDA_TILE_H
 #define KVPOOL_KERNELS_CUDA_TILE_H
@@ -207,7 +207,10 @@ template <class S>
 KVK_DEVICE void kvk_tile_scores(const kvk_tile_shared<S> &sm, const uint16_t *k, const kvk_tile_place<S> &at,
 				float (&score)[S::WARP_KEYS / 8][4])
 {
-	/* Lane i addresses row i % 16, halves i / 16 of A, and keys i % 8 with quarters i / 8 of two steps of B. */
+	/*
+	 * Lane i addresses row i % 16, halves i / 16 of A, and keys i % 8 with quarters i / 8 of two steps
+	 * of B.
+	 */
 	const uint16_t *q_row = sm.q + (16 * at.r + at.lane % 16) * S::Q_PITCH + at.lane / 16 * 8;
 	const uint16_t *k_row = k + (S::WARP_KEYS * at.c + at.lane % 8) * S::Q_PITCH + at.lane / 8 * 8;
 
@@ -280,7 +283,9 @@ KVK_DEVICE void kvk_tile_put_weights(kvk_tile_shared<S> &sm, int32_t place, floa
 			S::FORMAT::pack(low - S::FORMAT::widen(pair), high - S::FORMAT::widen(pair >> 16)));
 }
 
-/* Raises the maximum, turns scores into P in shared memory, adds up its sum; what is there already shrinks. */
+/*
+ * Raises the maximum, turns scores into P in shared memory, adds up its sum; what is there already shrinks.
+ */
 template <class S>
 KVK_DEVICE void kvk_tile_weigh(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const kvk_tile_place<S> &at,
 			       float (&score)[S::WARP_KEYS / 8][4])
@@ -315,8 +320,9 @@ KVK_DEVICE void kvk_tile_weigh(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state,
 }
 
 /*
- * Keys that only some rows see: what is infinite or NaN in their values must not reach the others by 0 * NaN, so it
- * becomes zero. For the rows that do see it the scores have said so already where key and value are one.
+ * Keys that only some rows see: what is infinite or NaN in their values must not reach the others by 0 *
+ * NaN, so it becomes zero. For the rows that do see it the scores have said so already where key and value
+ * are one.
  */
 template <class S> KVK_DEVICE void kvk_tile_scrub(uint16_t *v)
 {
@@ -380,7 +386,9 @@ KVK_DEVICE void kvk_tile_begin(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state,
 	kvk_copy_commit();
 }
 
-/* The whole sum of each row: over the lanes of a quad, then over the warps of the row, always in one order. */
+/*
+ * The whole sum of each row: over the lanes of a quad, then over the warps of the row, always in one order.
+ */
 template <class S>
 KVK_DEVICE void kvk_tile_finish(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const kvk_tile_place<S> &at)
 {
@@ -438,11 +446,12 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
 }
 
 /*
- * Attends to the keys [begin, end) of `source`; all threads of the block. Rows' results: state.out, not yet divided by
- * state.sum, and state.max. Ends with a barrier, so that shared memory may be used again.
+ * Attends to the keys [begin, end) of `source`; all threads of the block. Rows' results: state.out, not yet
+ * divided by state.sum, and state.max. Ends with a barrier, so that shared memory may be used again.
  *
- * A source says: queries(), query(row) (NULL: no such row), keys(), values(), find(key, k, v) (byte offsets, left alone
- * for a key that doesn't count), visible(row), seen_by_all() (keys below it are visible to every row), scale().
+ * A source says: queries(), query(row) (NULL: no such row), keys(), values(), find(key, k, v) (byte
+ * offsets, left alone for a key that doesn't count), visible(row), seen_by_all() (keys below it are visible
+ * to every row), scale().
  */
 template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_attend(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const SOURCE &source,

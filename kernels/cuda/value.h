@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One value between f32 and the storage formats, in a kernel. Narrowing follows kernels/dtype.h bit for bit, NaN's
- * sign and payload included, so that a cache written here equals one written on the host.
+ * One value between f32 and the storage formats, in a kernel. Narrowing follows kernels/dtype.h bit for
+ * bit, NaN's sign and payload included, so that a cache written here equals one written on the host.
  */
 #ifndef KVPOOL_KERNELS_CUDA_VALUE_H
 #define KVPOOL_KERNELS_CUDA_VALUE_H
@@ -48,7 +48,10 @@ KVK_DEVICE uint16_t kvk_f32_to_bf16(float value)
 	return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* `magnitude` in units of the format's smallest subnormal, to nearest even: adding 2^23 leaves the integer below. */
+/*
+ * `magnitude` in units of the format's smallest subnormal, to nearest even: adding 2^23 leaves the integer
+ * below.
+ */
 KVK_DEVICE uint32_t kvk_round_subnormal(uint32_t magnitude, float unit)
 {
 	return kvk_f32_bits(kvk_f32_from_bits(magnitude) * unit + 0x1p23f) & 0x7fffffu;
