@@ -8,8 +8,9 @@
 #include "measure.h"
 
 /*
- * Rows of f32 outputs, relative to the row's largest magnitude. P is rounded to the values' format: 2^-9 of each term in
- * bf16, 2^-12 in f16; twice that is allowed. With FP8 rows P goes in two parts, which leaves 2^-17.
+ * Rows of f32 outputs, relative to the row's largest magnitude. P is rounded to the values' format: 2^-9 of
+ * each term in bf16, 2^-12 in f16; twice that is allowed. With FP8 rows P goes in two parts, which leaves
+ * 2^-17.
  */
 static inline double simt_row_limit(uint32_t kv_dtype)
 {

@@ -12,8 +12,8 @@ extern "C" {
 #define SIMT_MAX_THREADS 1024 /* of a block */
 
 /*
- * The schedule of this thread's later launches. 0, as at the start: threads in order; else a random one, the same for
- * the same seed.
+ * The schedule of this thread's later launches. 0, as at the start: threads in order; else a random one,
+ * the same for the same seed.
  */
 void simt_set_seed(uint64_t seed);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cp.async. The source is read at the issue, by the line that issues; the destination turns to 0xff then (NaN, -1) and
- * gets its bytes in the wait that covers their group. So a wait that is missing or too weak reads NaN, and a buffer
- * that is refilled while still in use is spoiled at once.
+ * cp.async. The source is read at the issue, by the line that issues; the destination turns to 0xff then
+ * (NaN, -1) and gets its bytes in the wait that covers their group. So a wait that is missing or too weak
+ * reads NaN, and a buffer that is refilled while still in use is spoiled at once.
  */
 #include "machine.h"
 #include "simt.h"

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,7 @@ void simt_device_open(struct simt_device *device, int32_t units, int32_t split_k
 
 void *simt_scratch(size_t bytes)
 {
-	/* A size that is no multiple of the alignment is fine with glibc, and keeps the end exact. */
-	void *scratch = aligned_alloc(KVK_CUDA_SCRATCH_ALIGN, bytes + !bytes);
+	void *scratch = memalign(KVK_CUDA_SCRATCH_ALIGN, bytes + !bytes);
 
 	if (!scratch)
 		abort();

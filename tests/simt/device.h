@@ -12,7 +12,10 @@ struct simt_device {
 	int launches;
 };
 
-/* `units` multiprocessors; pieces of `split_keys`, see struct kvk_cuda_device. A launch that fails prints why, gives -EFAULT. */
+/*
+ * `units` multiprocessors; pieces of `split_keys`, see struct kvk_cuda_device. A launch that fails prints
+ * why, gives -EFAULT.
+ */
 void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed);
 
 /* Scratch of exactly `bytes`, aligned, full of NaN. */

@@ -51,7 +51,10 @@ __asm__(".text\n"
 	"	ret\n"
 	".size simt_swap, .-simt_swap\n");
 
-/* Six registers, the entry as return address, and one word more, so that the entry finds the stack as after a call. */
+/*
+ * Six registers, the entry as return address, and one word more, so that the entry finds the stack as after
+ * a call.
+ */
 static void *first_frame(char *top, void (*entry)(void))
 {
 	void **frame = reinterpret_cast<void **>(top) - (SAVED_WORDS + 2);

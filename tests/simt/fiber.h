@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fibers: a stack and a saved stack pointer each. A CUDA thread is one. The switch is a few instructions of assembly:
- * swapcontext() would make two system calls each time. Fibers never move between threads of the system.
+ * Fibers: a stack and a saved stack pointer each. A CUDA thread is one. The switch is a few instructions of
+ * assembly: swapcontext() would make two system calls each time. Fibers never move between threads of the
+ * system.
  */
 #ifndef KVPOOL_TEST_SIMT_FIBER_H
 #define KVPOOL_TEST_SIMT_FIBER_H

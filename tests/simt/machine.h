@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine: one block of CUDA threads at a time, each a fiber that runs until it waits. Kept by the system's
- * thread that launches. No containers of the C++ library: sanitizers take their insides for the kernel's doing.
+ * The machine: one block of CUDA threads at a time, each a fiber that runs until it waits. Kept by the
+ * system's thread that launches. No containers of the C++ library: sanitizers take their insides for the
+ * kernel's doing.
  */
 #ifndef KVPOOL_TEST_SIMT_MACHINE_H
 #define KVPOOL_TEST_SIMT_MACHINE_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ldmatrix and mma m16n8k16, after the fragment tables of the PTX manual. With group = lane / 4 and t = lane % 4:
+ * ldmatrix and mma m16n8k16, after the fragment tables of the PTX manual. With group = lane / 4 and t =
+ * lane % 4:
  *
  *	A (16 x 16), register i, half h:	row group + 8 * (i & 1),	column 2 t + h + 8 * (i >> 1)
  *	B (16 x 8),  register i, half h:	row 2 t + h + 8 i,		column group
  *	C (16 x 8),  register i:		row group + 8 * (i >> 1),	column 2 t + (i & 1)
  *
- * A matrix that ldmatrix loads has eight rows of eight halves: register i of a lane holds row group, columns 2 t and
- * 2 t + 1 of matrix i; transposed, rows 2 t and 2 t + 1 of column group.
+ * A matrix that ldmatrix loads has eight rows of eight halves: register i of a lane holds row group,
+ * columns 2 t and 2 t + 1 of matrix i; transposed, rows 2 t and 2 t + 1 of column group.
  */
 #include "machine.h"
 #include "simt.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels with a bug each, and one without: what the machine of this folder must find. They add up 256 words, block by
- * block, in ways that need a barrier, a wait or a whole warp.
+ * Kernels with a bug each, and one without: what the machine of this folder must find. They add up 256
+ * words, block by block, in ways that need a barrier, a wait or a whole warp.
  */
 #include "planted.h"
 #include "ptx.h"
@@ -171,13 +171,13 @@ KVK_KERNEL(planted_misaligned, planted_args, THREADS, 1)
 	p.to[kvk_thread()] = static_cast<int32_t>(kvk_load8(p.from + kvk_thread() % 2).word[0]);
 }
 
-/* One element past the end: for AddressSanitizer. */
+/* Past the end: for AddressSanitizer. */
 KVK_KERNEL(planted_past_shared, planted_args, THREADS, 1)
 {
 	KVK_SHARED(planted_shared, sm);
 	volatile int32_t *word = sm.word;
 
-	p.to[kvk_thread()] = word[kvk_thread() + 4];
+	p.to[kvk_thread()] = word[kvk_thread() + 8];
 }
 
 KVK_KERNEL(planted_past_global, planted_args, THREADS, 1)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One warp loads a 16 x 16 matrix in each way there is, and multiplies two that it makes up by the manual's tables. */
+/*
+ * One warp loads a 16 x 16 matrix in each way there is, and multiplies two that it makes up by the manual's
+ * tables.
+ */
 #include "probe.h"
 #include "ptx.h"
 

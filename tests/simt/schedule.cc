@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which thread runs next. Seed 0: warps and lanes in order. Odd seeds: any ready thread. Even ones: warps by random
- * priorities, the first one sometimes put last, so that one gets as far ahead as barriers allow.
+ * Which thread runs next. Seed 0: warps and lanes in order. Odd seeds: any ready thread. Even ones: warps
+ * by random priorities, the first one sometimes put last, so that one gets as far ahead as barriers allow.
  */
 #include "machine.h"
 

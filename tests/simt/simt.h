@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kernels/cuda/ptx.h calls where nvcc would get an instruction. Kernels see none of it. Whatever several threads
- * do together takes the place in the source it is called from.
+ * What kernels/cuda/ptx.h calls where nvcc would get an instruction. Kernels see none of it. Whatever
+ * several threads do together takes the place in the source it is called from.
  */
 #ifndef KVPOOL_TEST_SIMT_H
 #define KVPOOL_TEST_SIMT_H

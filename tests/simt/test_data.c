@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What moves bytes on the device: cache writes, bit for bit as the reference; block copies and the gather of rows. */
+/*
+ * What moves bytes on the device: cache writes, bit for bit as the reference; block copies and the gather
+ * of rows.
+ */
 #include "compare.h"
 
 #include <errno.h>

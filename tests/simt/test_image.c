@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The compiled image against the CPU build of the same sources: each architecture has every kernel, with the parameter
- * size and the launch bound of its record; and ptxas's log tells of no spill. Skipped where there is no nvcc.
+ * The compiled image against the CPU build of the same sources: each architecture has every kernel, with
+ * the parameter size and the launch bound of its record; and ptxas's log tells of no spill. Skipped where
+ * there is no nvcc.
  *
- * test_image LOG. A fatbin that isn't compressed holds its cubins as they are. A cubin is an ELF file; its section
- * .nv.info.<kernel> is a list of attributes: format (1 byte), number (1 byte), then 2 bytes, which in format 4 are the
- * size of what follows. 0x17: a parameter (index and offset as two halves of the second word, size << 18 in the third);
- * 0x19 (format 3): bytes of all parameters; 0x05: the launch bound, three words.
+ * test_image LOG. A fatbin that isn't compressed holds its cubins as they are. A cubin is an ELF file; its
+ * section .nv.info.<kernel> is a list of attributes: format (1 byte), number (1 byte), then 2 bytes, which
+ * in format 4 are the size of what follows. 0x17: a parameter (index and offset as two halves of the second
+ * word, size << 18 in the third); 0x19 (format 3): bytes of all parameters; 0x05: the launch bound, three
+ * words.
  */
 #include "control.h"
 #include "cuda/image.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine finds the bugs that are planted in planted.cu, and none where there is none; its matrix operations and
- * conversions agree with tables written out here from the PTX manual, apart from its own.
+ * The machine finds the bugs that are planted in planted.cu, and none where there is none; its matrix
+ * operations and conversions agree with tables written out here from the PTX manual, apart from its own.
  */
 #include "control.h"
 #include "kernel_table.h"
@@ -219,10 +219,10 @@ static void a_launch_past_the_limits_is_refused(void **state)
 }
 
 /*
- * The tables once more, in another form: the PTX manual's figures give for lane 4 g + t and element i of a fragment
- * (elements counted through the registers, two a register) row and column. A: row g + 8 when i is 2, 3, 6 or 7; column
- * 2 t + i % 2, plus 8 from i = 4 on. B: row 2 t + i % 2, plus 8 from i = 2 on; column g. C: row g + 8 from i = 2 on;
- * column 2 t + i % 2.
+ * The tables once more, in another form: the PTX manual's figures give for lane 4 g + t and element i of a
+ * fragment (elements counted through the registers, two a register) row and column. A: row g + 8 when i is
+ * 2, 3, 6 or 7; column 2 t + i % 2, plus 8 from i = 4 on. B: row 2 t + i % 2, plus 8 from i = 2 on; column
+ * g. C: row g + 8 from i = 2 on; column 2 t + i % 2.
  */
 static void fragments_lie_as_the_manual_says(void **state)
 {
@@ -250,7 +250,10 @@ static void fragments_lie_as_the_manual_says(void **state)
 
 		for (int i = 0; i < 8; i++) {
 			assert_int_equal(got->a[lane][i], 16 * (g + a_rows[i]) + 2 * t + a_columns[i]);
-			/* x4.trans over the same addresses: element (row, column) of each 8 x 8 part changes places. */
+			/*
+			 * x4.trans over the same addresses: element (row, column) of each 8 x 8 part
+			 * changes places.
+			 */
 			assert_int_equal(got->transposed[lane][i],
 					 16 * (2 * t + a_columns[i] % 8 + a_rows[i]) + g +
 						 a_columns[i] / 8 * 8);
@@ -258,7 +261,9 @@ static void fragments_lie_as_the_manual_says(void **state)
 		for (int i = 0; i < 4; i++)
 			assert_int_equal(got->b[lane][i], 16 * (2 * t + b_rows[i]) + g);
 		for (int i = 0; i < 4; i++) {
-			/* C = A B, A[r][k] = (r == k) + 2 (r == k + 1), B[k][n] = k + 16 n: small integers. */
+			/*
+			 * C = A B, A[r][k] = (r == k) + 2 (r == k + 1), B[k][n] = k + 16 n: small integers.
+			 */
 			const int row = g + c_rows[i], column = 2 * t + c_columns[i];
 			const int want = row + 16 * column + (row ? 2 * (row - 1 + 16 * column) : 0);
 

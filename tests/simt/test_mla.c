@@ -148,7 +148,10 @@ static void keys_a_query_cannot_see_may_hold_nan(void **state)
 	kvt_mla_close(&mla);
 }
 
-/* What no check on the host has refused: ids and lengths out of bounds skip keys, and nothing outside is touched. */
+/*
+ * What no check on the host has refused: ids and lengths out of bounds skip keys, and nothing outside is
+ * touched.
+ */
 static void bad_ids_and_lengths_are_harmless(void **state)
 {
 	const int32_t lens[] = {130, 100};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step needs besides attention: plans, merges of partials and length corrections, as the host computes them. */
+/*
+ * What a step needs besides attention: plans, merges of partials and length corrections, as the host
+ * computes them.
+ */
 #include "compare.h"
 
 #include <errno.h>
@@ -123,7 +126,10 @@ static void check_combine(uint32_t dtype, int32_t dim, const float *sink)
 		p.lse = lse[i] = kvt_poison(outputs, sizeof(float));
 		assert_int_equal(i ? kvk_combine_ref(&p) : kvk_combine_cuda(&device.device, &p), 0);
 	}
-	/* Sequences with fewer than two partials are left alone, NaN as they were; measures want NaN where NaN is. */
+	/*
+	 * Sequences with fewer than two partials are left alone, NaN as they were; measures want NaN where
+	 * NaN is.
+	 */
 	if (dtype == KVK_F32)
 		ASSERT_MEASURE(measure_values(out[0], out[1], outputs * dim));
 	ASSERT_MEASURE(measure_values(lse[0], lse[1], outputs));

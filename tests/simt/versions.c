@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device's kernels as versions for the golden runner: with equal parts on a device of few multiprocessors, in order;
- * and in fixed pieces, in a random schedule. f32 outputs are held to 4e-3 of the row's largest magnitude: P is rounded
- * to bf16, which is 2^-9 of each term. bf16 outputs, lse, scores and selections to what the CPU's are held to.
+ * The device's kernels as versions for the golden runner: with equal parts on a device of few
+ * multiprocessors, in order; and in fixed pieces, in a random schedule. f32 outputs are held to 4e-3 of the
+ * row's largest magnitude: P is rounded to bf16, which is 2^-9 of each term. bf16 outputs, lse, scores and
+ * selections to what the CPU's are held to.
  */
 #include "versions.h"
 

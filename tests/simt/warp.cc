@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations of a whole warp. Each lane leaves its arguments and waits; the last to come computes all 32 results. A
- * lane that comes with another operation, or from another line, is an error at once.
+ * Operations of a whole warp. Each lane leaves its arguments and waits; the last to come computes all 32
+ * results. A lane that comes with another operation, or from another line, is an error at once.
  */
 #include "machine.h"
 #include "simt.h"
