@@ -155,19 +155,40 @@ void kvd_session_next_proofs(struct kvd_server *server)
 		server->pools[i].locks.proofs.round += !server->pools[i].locks.proofs.due;
 }
 
-/* Everything that has become known since the last look. */
-static void look_for_proof(struct kvd_session *session)
+/*
+ * At its pidfd its references drop. That waits for no answer of the worker: locks that somebody set make those
+ * late.
+ */
+static void look_for_death(struct kvd_session *session)
 {
 	struct kvd_attachment *attachment = session->attachment;
 	struct kvd_engine *engine = attachment->engine;
 
-	if (engine->state == KVD_ENGINE_FROZEN && kvd_peer_ended(&session->peer)) {
-		session->died = kvd_engine_waiting(engine) > 0 || engine->hold_count > 0;
-		kvd_attachment_latch(attachment, true);
-		kvd_engine_die(engine);
-	}
+	if (engine->state != KVD_ENGINE_FROZEN || !kvd_peer_ended(&session->peer))
+		return;
+	session->died = kvd_engine_waiting(engine) > 0 || engine->hold_count > 0;
+	kvd_attachment_latch(attachment, true);
+	kvd_engine_die(engine);
+}
+
+static void ask_for_proof(struct kvd_session *session)
+{
+	struct kvd_attachment *attachment = session->attachment;
+
 	session->proof_round = attachment->pool->locks.proofs.round;
 	kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_PROOF);
+}
+
+/* Everything that has become known since the last look. */
+static void look_for_proof(struct kvd_session *session)
+{
+	const struct kvd_attachment *attachment = session->attachment;
+
+	if (!proof_awaited(session) || session->proof_round == attachment->pool->locks.proofs.round)
+		return;
+	look_for_death(session);
+	if (!attachment->lock.queued)
+		ask_for_proof(session);
 }
 
 /*
@@ -233,9 +254,7 @@ bool kvd_session_teardown(struct kvd_session *session)
 		return false;
 	}
 	engine = session->attachment->engine;
-	if (proof_awaited(session) && !session->attachment->lock.queued &&
-	    session->proof_round != session->attachment->pool->locks.proofs.round)
-		look_for_proof(session);
+	look_for_proof(session);
 	more = progress_frozen(session->attachment);
 	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)
 		return true;

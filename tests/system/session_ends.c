@@ -4,7 +4,9 @@
  * that keeps everything open.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,9 @@
 
 #include "raw.h"
 #include "session_groups.h"
+
+#define LOCKS 30000
+#define FIRST_LOCK 2000000
 
 /* A process that is an engine with blocks, tells its session, and then waits to be killed. */
 struct victim {
@@ -256,6 +261,62 @@ static void session_that_never_pulled_its_descriptors_is_gone_at_once(void **sta
 	kvt_raw_close(admin);
 }
 
+/*
+ * The kernel walks a file's locks at each question after one: with so many the daemon asks seldom. One lock is
+ * cut into many from behind, since it is found first each time.
+ */
+static void make_proofs_dear(const struct kvt_raw *raw)
+{
+	struct flock lock = {
+		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = FIRST_LOCK, .l_len = 2 * LOCKS};
+	int i;
+
+	assert_return_code(fcntl(raw->fds[KVT_POOL], F_OFD_SETLK, &lock), errno);
+	lock.l_type = F_UNLCK;
+	lock.l_len = 1;
+	for (i = LOCKS - 1; i >= 0; i--) {
+		lock.l_start = FIRST_LOCK + 2 * i + 1;
+		assert_return_code(fcntl(raw->fds[KVT_POOL], F_OFD_SETLK, &lock), errno);
+	}
+}
+
+static void wait_polls(const struct kvt_raw *raw, uint64_t count)
+{
+	const struct kvw_directory_header *directory = raw->memory[KVT_DIRECTORY];
+	uint64_t until = atomic_load(&directory->heartbeat) + count;
+
+	while (atomic_load(&directory->heartbeat) < until)
+		sched_yield();
+}
+
+/* The questions about `early` are asked first, so that its end says that the victim's was not come to yet. */
+static void death_is_known_before_a_late_proof(void **state)
+{
+	struct kvt_raw *admin = kvt_raw_hello(*state);
+	struct victim victim = start_victim(*state, false);
+	struct kvt_raw *foe = kvt_raw_engine(*state);
+	struct kvt_raw *early = kvt_raw_engine(*state);
+	struct kvt_client_state dead;
+
+	assert_int_equal(kvt_open(early, 0, 0, 0, 3).granted, 3);
+	make_proofs_dear(foe);
+	close(early->fd);
+	early->fd = -1;
+	kvt_wait_state(admin, early->session, "to end, or to unmap");
+	wait_polls(foe, 3);
+	kvt_raw_unmap_pool(early);
+	kill_victim(&victim);
+	kvt_wait_gone(admin, early->session);
+	dead = kvt_client_state(admin, victim.session);
+	assert_null(strstr(dead.waits_for, "to end"));
+	assert_int_equal(dead.references, 0);
+	kvt_raw_close(early);
+	kvt_raw_close(foe);
+	kvt_wait_gone(admin, victim.session);
+	flush_to_empty(admin);
+	kvt_raw_close(admin);
+}
+
 static void many_deaths_leave_the_daemon_as_it_was(void **state)
 {
 	struct kvt_daemon *daemon = *state;
@@ -282,6 +343,7 @@ int kvt_group_end(void)
 		cmocka_unit_test(clean_close_leaves_nothing_to_wait_for),
 		cmocka_unit_test(reader_of_a_dead_writers_coming_block_sees_it_lost),
 		cmocka_unit_test(session_that_never_pulled_its_descriptors_is_gone_at_once),
+		cmocka_unit_test(death_is_known_before_a_late_proof),
 		cmocka_unit_test(many_deaths_leave_the_daemon_as_it_was),
 	};
 
