@@ -11,6 +11,7 @@
 #include <kvpool/version.h>
 
 #include "admin.h"
+#include "log_writer.h"
 
 /* A job of the worker that takes longer, without progress, is reported; so is a turn of the loop. */
 #define WORKER_STUCK_MS 10000u
@@ -76,6 +77,9 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 		    "the loop's longest turn took %" PRIu64 " us, more than %u; %" PRIu64 " us of it in: %s",
 		    server->clock.longest_us, LONG_TURN_US, server->clock.longest_in.took_us,
 		    server->clock.longest_in.name);
+	if (kvd_log_writer_lost())
+		add(out, "%" PRIu64 " lines of the log were lost: standard error does not take them",
+		    kvd_log_writer_lost());
 	for (i = 0; i < server->config->pool_count; i++) {
 		if (!server->pools[i].ready)
 			add(out, "pool '%s' is being populated", server->pools[i].config->name);

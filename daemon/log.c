@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the log. The whole line is escaped after formatting, not argument by argument: no caller can forget a peer's text.
+ * Makes the log's lines; log_writer.c writes them. The whole line is escaped after formatting, not argument by argument: no caller can forget a peer's text.
  */
 #include "log.h"
 
@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_LINE_BYTES 1024u
+#include "log_ring.h"
+#include "log_writer.h"
 
 static _Atomic int max_level = KVD_LOG_INFO;
 static pthread_once_t stream_once = PTHREAD_ONCE_INIT;
@@ -81,23 +82,50 @@ static int write_prefix(enum kvd_log_level level, char *line, size_t capacity)
 	return snprintf(line, capacity, "kvpoold: %s: ", levels[level].text);
 }
 
-static void __attribute__((format(printf, 2, 0))) write_line(enum kvd_log_level level, const char *format,
-							     va_list args)
+static size_t __attribute__((format(printf, 3, 0)))
+make_line(enum kvd_log_level level, char *line, const char *format, va_list args)
 {
-	char text[MAX_LINE_BYTES];
-	char line[MAX_LINE_BYTES];
+	char text[KVD_LOG_LINE_BYTES];
 	size_t used;
-	ssize_t written;
 
 	pthread_once(&stream_once, look_at_stream);
 	vsnprintf(text, sizeof(text), format, args);
-	used = (size_t)write_prefix(level, line, sizeof(line));
-	kvd_log_escape(text, line + used, sizeof(line) - used - 1);
+	used = (size_t)write_prefix(level, line, KVD_LOG_LINE_BYTES);
+	kvd_log_escape(text, line + used, KVD_LOG_LINE_BYTES - used - 1);
 	used += strlen(line + used);
 	line[used++] = '\n';
-	/* Nothing sensible can be done when the log itself can't be written. */
-	written = write(STDERR_FILENO, line, used);
-	(void)written;
+	return used;
+}
+
+static void __attribute__((format(printf, 2, 0)))
+write_line(enum kvd_log_level level, const char *format, va_list args)
+{
+	char line[KVD_LOG_LINE_BYTES];
+
+	kvd_log_writer_put(line, make_line(level, line, format, args));
+}
+
+size_t kvd_log_make(enum kvd_log_level level, char *line, const char *format, ...)
+{
+	va_list args;
+	size_t used;
+
+	va_start(args, format);
+	used = make_line(level, line, format, args);
+	va_end(args);
+	return used;
+}
+
+void kvd_log_last(const char *format, ...)
+{
+	char line[KVD_LOG_LINE_BYTES];
+	va_list args;
+	size_t used;
+
+	va_start(args, format);
+	used = make_line(KVD_LOG_ERROR, line, format, args);
+	va_end(args);
+	kvd_log_writer_put_last(line, used);
 }
 
 void kvd_log(enum kvd_log_level level, const char *format, ...)

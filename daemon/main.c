@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "log_writer.h"
 #include "notify.h"
 #include "preflight.h"
 #include "server.h"
@@ -88,28 +89,40 @@ static int run(struct kvd_server *server)
 	return ret;
 }
 
-static int serve(const struct kvd_config *config)
+static int serve_signalled(const struct kvd_config *config, int signal_fd)
 {
-	struct ending ending = {.signal_fd = open_signals()};
+	struct ending ending = {.signal_fd = signal_fd};
 	struct kvd_watch *watch;
-	int ret;
+	int ret = kvd_server_open(config, &ending.server);
 
-	if (ending.signal_fd < 0) {
-		kvd_log_error("signals can't be taken: %s", strerror(-ending.signal_fd));
-		return ending.signal_fd;
-	}
-	ret = kvd_server_open(config, &ending.server);
-	if (ret) {
-		close(ending.signal_fd);
+	if (ret)
 		return ret;
-	}
 	ret = kvd_loop_watch(ending.server->loop, ending.signal_fd, on_signal, &ending, &watch);
 	if (!ret)
 		ret = run(ending.server);
 	tell_manager("STOPPING=1");
 	kvd_server_close(ending.server);
-	close(ending.signal_fd);
 	kvd_log_info(ret ? "ended after a failure" : "ended");
+	return ret;
+}
+
+/* From here on nothing waits for standard error, but for a bounded time at the end. */
+static int serve(const struct kvd_config *config)
+{
+	int signal_fd = open_signals();
+	int ret;
+
+	if (signal_fd < 0) {
+		kvd_log_error("signals can't be taken: %s", strerror(-signal_fd));
+		return signal_fd;
+	}
+	ret = kvd_log_writer_start();
+	if (ret)
+		kvd_log_error("the thread that writes the log can't be started: %s", strerror(-ret));
+	else
+		ret = serve_signalled(config, signal_fd);
+	kvd_log_writer_stop();
+	close(signal_fd);
 	return ret;
 }
 

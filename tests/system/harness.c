@@ -11,6 +11,7 @@
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 #include <unistd.h>
 
 #define MAX_OPTIONS 64
+/* A line is written by a thread that nobody waits for. */
+#define LOG_WAIT_NS UINT64_C(10000000000)
 
 const char *kvt_lane = "auto";
 
@@ -56,6 +59,13 @@ void kvt_refuse_io_uring(int error)
 	io_uring_errno = error;
 }
 
+static int log_fd = -1;
+
+void kvt_log_to(int fd)
+{
+	log_fd = fd;
+}
+
 static void install_filter(void)
 {
 	struct sock_filter filter[] = {
@@ -78,7 +88,7 @@ static _Noreturn void become_daemon(const struct kvt_daemon *daemon, int ready_f
 	char ready[32];
 	const char *argv[MAX_OPTIONS + 8] = {KVT_KVPOOLD, "--config=/dev/null", socket, event_loop,
 					     ready,       "--log-level=debug"};
-	int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	int log = log_fd >= 0 ? log_fd : open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	int n = 6;
 	int i;
 
@@ -216,7 +226,7 @@ void kvt_daemon_kill(struct kvt_daemon *daemon)
 	free_daemon(daemon);
 }
 
-bool kvt_daemon_logged(const struct kvt_daemon *daemon, const char *text)
+static bool is_logged(const struct kvt_daemon *daemon, const char *text)
 {
 	char line[1024];
 	bool found = false;
@@ -226,5 +236,17 @@ bool kvt_daemon_logged(const struct kvt_daemon *daemon, const char *text)
 		found = strstr(line, text) != NULL;
 	if (file)
 		fclose(file);
+	return found;
+}
+
+bool kvt_daemon_logged(const struct kvt_daemon *daemon, const char *text)
+{
+	uint64_t until_ns = kvt_now_ns() + LOG_WAIT_NS;
+	bool found = is_logged(daemon, text);
+
+	while (!found && daemon->pid && kvt_now_ns() < until_ns) {
+		sched_yield();
+		found = is_logged(daemon, text);
+	}
 	return found;
 }

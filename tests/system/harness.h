@@ -35,6 +35,9 @@ void kvt_take_lane(int argc, char **argv, unsigned watchdog_seconds);
 /* Daemons started from now on find io_uring refused with this errno, as under a container's seccomp filter; 0: not refused. */
 void kvt_refuse_io_uring(int error);
 
+/* Daemons started from now on have this descriptor as their standard error; -1: their log. */
+void kvt_log_to(int fd);
+
 /* options: NULL-terminated, appended to --socket, --event-loop and --ready-fd. */
 struct kvt_daemon *kvt_daemon_start(const char *const *options);
 /* The same without waiting for it. */
@@ -49,7 +52,7 @@ int kvt_daemon_wait(struct kvt_daemon *daemon);
 void kvt_daemon_stop(struct kvt_daemon *daemon);
 /* KILL; frees. */
 void kvt_daemon_kill(struct kvt_daemon *daemon);
-/* Whether the log has this text. */
+/* Whether the log has this text; of a daemon that runs, whether it comes within a few seconds. */
 bool kvt_daemon_logged(const struct kvt_daemon *daemon, const char *text);
 
 #endif
