@@ -211,12 +211,14 @@ int kvd_worker_submit(struct kvd_worker *worker, const char *name, kvd_job_fn ru
 	return 0;
 }
 
+/* The beginning is read before the clock: a job that begins in between would else begin in the future. */
 uint64_t kvd_worker_busy_ms(const struct kvd_worker *worker, const char **out_name)
 {
 	const char *name = atomic_load_explicit(&worker->running, memory_order_acquire);
+	uint64_t started_ns = atomic_load_explicit(&worker->started_ns, memory_order_acquire);
 
 	if (!name)
 		return 0;
 	*out_name = name;
-	return (now_ns() - atomic_load_explicit(&worker->started_ns, memory_order_relaxed)) / 1000000u + 1;
+	return (now_ns() - started_ns) / 1000000u + 1;
 }

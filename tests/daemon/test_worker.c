@@ -339,6 +339,27 @@ static void bursts_lose_nothing(void **state)
 	kvd_worker_stop(worker);
 }
 
+/* A look that falls between two jobs sees one of them, and neither began in the future. */
+static void health_between_short_jobs_is_no_long_one(void **state)
+{
+	struct diary diary;
+	struct kvd_worker *worker = start(&diary);
+	struct entry entry = {&diary, 1};
+	const char *name;
+
+	(void)state;
+	for (unsigned round = 0; round < 10000; round++) {
+		diary.ran_count = 0;
+		diary.told_count = 0;
+		for (int i = 0; i < 60; i++)
+			assert_int_equal(kvd_worker_submit(worker, "note", note_run, note_done, &entry), 0);
+		while (diary.ran_count < 60)
+			assert_true(kvd_worker_busy_ms(worker, &name) < 120000);
+		deliver_until(worker, &diary.told_count, 60);
+	}
+	kvd_worker_stop(worker);
+}
+
 static void starting_and_stopping_leaves_no_descriptor(void **state)
 {
 	int before = kvt_count_fds();
@@ -363,6 +384,7 @@ int main(void)
 		cmocka_unit_test(health_names_the_running_job),
 		cmocka_unit_test(signals_stay_with_the_loop),
 		cmocka_unit_test(bursts_lose_nothing),
+		cmocka_unit_test(health_between_short_jobs_is_no_long_one),
 		cmocka_unit_test(starting_and_stopping_leaves_no_descriptor),
 	};
 
