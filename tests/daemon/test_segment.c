@@ -352,6 +352,27 @@ static void old_kernels_without_noexec_seal_are_served(void **state)
 	kvd_segment_destroy(&segment);
 }
 
+/* Its client may have written to it already. */
+static void old_kernels_guard_what_is_there(void **state)
+{
+	struct kvd_segment segment = make(KVD_SEGMENT_SHARED);
+	uint8_t *client = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, segment.send_fd, 0);
+
+	(void)state;
+	assert_ptr_not_equal(client, MAP_FAILED);
+	client[0] = 7;
+	client[BYTES - 1] = 9;
+	/* The second of fcntl and madvise. */
+	faults_arm(2, EINVAL);
+	assert_int_equal(kvd_segment_guard(&segment), 0);
+	assert_true(faults_hit());
+	assert_int_equal(client[0], 7);
+	assert_int_equal(client[BYTES - 1], 9);
+	must_be_present(&segment);
+	munmap(client, BYTES);
+	kvd_segment_destroy(&segment);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +391,7 @@ int main(void)
 		cmocka_unit_test(destroying_nothing_closes_nothing),
 		cmocka_unit_test(a_failure_of_any_call_leaves_nothing),
 		cmocka_unit_test(old_kernels_without_noexec_seal_are_served),
+		cmocka_unit_test(old_kernels_guard_what_is_there),
 	};
 
 	kvt_watchdog(60);
