@@ -175,6 +175,30 @@ static void an_interrupt_of_all_its_processes_is_one_interrupt(void **state)
 	assert_int_equal(entries_of(getenv("TMPDIR")), 0);
 }
 
+/* One that is killed can't clean up; the next one does, and leaves alone what is still used. */
+static void what_a_killed_one_left_goes_with_the_next(void **state)
+{
+	struct kvt_running killed = start_long_replay("work ");
+	struct kvt_running living = start_long_replay("work ");
+	struct kvt_output output;
+
+	(void)state;
+	assert_int_equal(entries_of(getenv("TMPDIR")), 2);
+	assert_int_equal(kill(killed.pid, SIGKILL), 0);
+	output = kvt_finish(&killed);
+	assert_int_equal(output.code, 256 + SIGKILL);
+	kvt_output_free(&output);
+	assert_int_equal(entries_of(getenv("TMPDIR")), 2);
+	output = kvt_run_words(ctl, "replay", "--standalone", "--generate", "20", "--blocks", "2000", NULL);
+	assert_int_equal(output.code, 0);
+	kvt_output_free(&output);
+	assert_int_equal(entries_of(getenv("TMPDIR")), 1);
+	assert_int_equal(kill(living.pid, SIGINT), 0);
+	output = kvt_finish(&living);
+	assert_ends(&output, 1, "interrupted");
+	assert_int_equal(entries_of(getenv("TMPDIR")), 0);
+}
+
 static void a_daemon_that_does_not_start_is_told_with_how_it_ended(void **state)
 {
 	struct kvt_output output;
@@ -207,6 +231,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(opaque_planes_are_refused_before_anything_runs),
 		cmocka_unit_test(a_signal_ends_it_in_order_and_nothing_stays_behind),
 		cmocka_unit_test(an_interrupt_of_all_its_processes_is_one_interrupt),
+		cmocka_unit_test(what_a_killed_one_left_goes_with_the_next),
 		cmocka_unit_test(a_daemon_that_does_not_start_is_told_with_how_it_ended),
 	};
 	char *temporary;

@@ -2,7 +2,6 @@
 /* Starts and stops a kvpoold of the replay's own. */
 #include "standalone.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,38 +100,13 @@ static void exec_daemon(const char *program, const struct rep_daemon_params *par
 
 static int make_folder(struct rep_daemon *daemon)
 {
-	const char *base = getenv("XDG_RUNTIME_DIR");
+	int ret = rep_folder_make(&daemon->folder);
 
-	if (!base || !*base)
-		base = getenv("TMPDIR");
-	if (!base || !*base || strlen(base) > 40)
-		base = "/tmp";
-	snprintf(daemon->folder, sizeof(daemon->folder), "%.40s/kvpoolctl-XXXXXX", base);
-	if (!mkdtemp(daemon->folder))
-		return -errno;
-	snprintf(daemon->socket, sizeof(daemon->socket), "%s/socket", daemon->folder);
-	snprintf(daemon->log, sizeof(daemon->log), "%s/log", daemon->folder);
+	if (ret)
+		return ret;
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s/socket", daemon->folder.path);
+	snprintf(daemon->log, sizeof(daemon->log), "%s/log", daemon->folder.path);
 	return 0;
-}
-
-static void empty_folder(DIR *dir)
-{
-	const struct dirent *entry;
-
-	while ((entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." stay */
-}
-
-/* With what a killed daemon left in it. */
-static void remove_folder(const struct rep_daemon *daemon)
-{
-	DIR *dir = opendir(daemon->folder);
-
-	if (dir) {
-		empty_folder(dir);
-		closedir(dir);
-	}
-	rmdir(daemon->folder);
 }
 
 /* The end of the daemon's log, which is why it failed. */
@@ -264,7 +237,7 @@ int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *
 	ret = make_folder(&daemon);
 	if (ret) {
 		ctl_complain("cannot make '%s': %s; set $TMPDIR to a folder that can be written",
-			     daemon.folder, strerror(-ret));
+			     daemon.folder.path, strerror(-ret));
 		return ret;
 	}
 	ret = spawn(program, params, &daemon);
@@ -273,7 +246,7 @@ int rep_daemon_start(const struct rep_daemon_params *params, struct rep_daemon *
 		return 0;
 	}
 	tell_failed_start(program, &daemon, ret, end_failed_start(&daemon, ret));
-	remove_folder(&daemon);
+	rep_folder_remove(&daemon.folder);
 	return ret;
 }
 
@@ -294,6 +267,6 @@ int rep_daemon_stop(struct rep_daemon *daemon, uint32_t timeout_ms)
 		tell_end("kvpoold", status);
 	if (status)
 		show_log(daemon);
-	remove_folder(daemon);
+	rep_folder_remove(&daemon->folder);
 	return status ? -EIO : 0;
 }

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "folder.h"
+
 struct rep_daemon_params {
 	uint32_t blocks;
 	uint32_t block_tokens;
@@ -24,7 +26,7 @@ struct rep_daemon_params {
 struct rep_daemon {
 	pid_t pid;
 	pid_t parent;
-	char folder[64];
+	struct rep_folder folder;
 	char socket[108];
 	char log[96];
 };
