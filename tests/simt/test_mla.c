@@ -154,18 +154,18 @@ static void keys_a_query_cannot_see_may_hold_nan(void **state)
  */
 static void bad_ids_and_lengths_are_harmless(void **state)
 {
-	const int32_t lens[] = {130, 100};
+	const int32_t lens[] = {130, 105}; /* whole pages: what follows them is out of bounds, not NaN */
 	struct simt_device device;
 	struct kvt_mla mla;
 
 	(void)state;
-	kvt_mla_open(&mla, &rng, lens, 2, 1, 8, 64, KVK_BF16);
+	kvt_mla_open(&mla, &rng, lens, 2, 1, 8, 7, KVK_BF16);
 	simt_device_open(&device, 2, 0, 2);
 	mla.paged.table[1] = -1;
 	mla.paged.table[2] = 2147483647;
 	mla.paged.table[mla.paged.width] = mla.paged.pages;
-	mla.paged.lens[0] = 2147483647;
-	mla.paged.lens[1] = -2147483647;
+	mla.paged.lens[0] = -2147483647;
+	mla.paged.lens[1] = 2147483647; /* the table's last row, whose end isn't a whole block of the plan */
 	assert_int_equal(simt_mla_dense(&device, &mla.params), 0);
 	for (int64_t i = 0; i < mla.out_count; i++)
 		assert_true(isfinite(mla.out[i]));
