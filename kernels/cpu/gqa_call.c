@@ -8,10 +8,15 @@
  *		width alone: 960 keys, 512 selected ones, more only where that would make over 64 pieces
  *	tiles	of 64 keys: gqa_loops.c
  *
- * One thread goes over units and splits in order. Several take (unit, split) pairs, keep each result in
+ * Up to four units of the same rows, KV heads side by side, make a band: they take turns at every tile, so
+ * that paged memory is passed over once and, where the heads of a token lie in a row, in its own order. A KV
+ * head a pass would read 256 bytes of each KiB four times over, with as many more TLB misses. A band is only
+ * an order of work: its units share no number, so whether there is one may depend on the number of threads.
+ *
+ * One thread goes over units and splits in order. Several take (band, split) pairs, keep each result in
  * scratch, and then merge those of a unit in the order of its splits: the same operations on the same
  * numbers, so the bits do not depend on the number of threads, nor on other sequences. Scratch is bounded:
- * where it cannot hold all pairs, units go in rounds.
+ * where it cannot hold all results, units go in rounds.
  */
 #include "gqa_call.h"
 
@@ -29,7 +34,9 @@
 #define SPLIT_KEYS 960     /* a multiple of KVK_GQA_KEYS */
 #define SPLIT_SELECTED 512 /* four of MSA's blocks */
 #define MAX_SPLITS 64
-#define MAX_QUERIES 4 /* rows of a unit: a draft's */
+#define MAX_QUERIES 4      /* rows of a unit: a draft's */
+#define MAX_BAND 4         /* scratch holds results of so many units, each with MAX_SPLITS */
+#define BANDS_PER_THREAD 4 /* at least, so that threads end at about the same time */
 
 KVK_LEVEL_TABLES(kvk_gqa_ops, kvk_gqa);
 
@@ -44,6 +51,7 @@ struct cut {
 	int32_t tile_rows; /* of a unit */
 	int32_t width;
 	int64_t units;
+	int32_t band;   /* units that go over their keys together: KV heads of the same rows */
 	int32_t splits; /* the most of any unit */
 	int64_t first;  /* unit of the round */
 };
@@ -217,26 +225,41 @@ static void shape_tile(const struct cut *cut, const struct run *run, struct kvk_
 	const struct kvk_gqa_call *call = cut->call;
 
 	tile->rows = run->rows * run->heads;
+	tile->head = 0;
+	tile->heads = 1;
 	tile->width = cut->width;
 	tile->dim = call->head_dim;
 	tile->dtype = call->kv_dtype;
 	tile->scale_log2 = (float)(call->scale * LOG2_E);
 }
 
-static void begin_tile(const struct cut *cut, const struct run *run, struct kvk_gqa_tile *tile)
+/* The queries of the KV head in turn; `run` is of the band's first one. */
+static void load_queries(const struct cut *cut, const struct run *run, struct kvk_gqa_tile *tile)
 {
 	const struct kvk_gqa_call *call = cut->call;
 	const int64_t bytes = (int64_t)kvk_dtype_bytes(call->q_dtype);
 
-	shape_tile(cut, run, tile);
 	for (int32_t r = 0; r < tile->rows; r++) {
 		const int64_t row = run->row + r / run->heads;
-		const int64_t head = run->head + r % run->heads;
+		const int64_t head = run->head + tile->head * cut->group + r % run->heads;
 
 		cut->ops->load_query(
 			tile, r, call->q + (row * call->q_stride_row + head * call->q_stride_head) * bytes,
 			call->q_dtype);
 	}
+}
+
+static void begin_tile(const struct cut *cut, const struct run *run, struct kvk_gqa_tile *tile)
+{
+	const struct kvk_gqa_call *call = cut->call;
+	const int64_t bytes = (int64_t)kvk_dtype_bytes(call->kv_dtype);
+
+	shape_tile(cut, run, tile);
+	tile->heads = cut->band;
+	tile->head_bytes[0] = call->k_stride_head * bytes;
+	tile->head_bytes[1] = call->v_stride_head * bytes;
+	for (tile->head = 0; tile->head < tile->heads; tile->head++)
+		load_queries(cut, run, tile);
 }
 
 static void clear_state(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
@@ -276,9 +299,25 @@ static void begin_cursor(const struct kvk_gqa_call *call, const struct run *run,
 			      run->row * call->selected_stride_row;
 }
 
-/* One split of a run. The keys behind it are asked for in time: the next split most often comes next. */
+/* All KV heads of the band, one after the other, go over a tile of keys; `now` ends up at the last one's. */
+static void attend_band(const struct cut *cut, struct kvk_gqa_tile *tile, const struct kvk_gqa_state *states,
+			struct kvk_gqa_keys *now, const struct kvk_gqa_keys *next)
+{
+	for (tile->head = 0; tile->head < tile->heads; tile->head++) {
+		for (int n = 0; tile->head && n < now->count; n++) {
+			now->row[2 * n] += tile->head_bytes[0];
+			now->row[2 * n + 1] += tile->head_bytes[1];
+		}
+		cut->ops->attend(tile, &states[tile->head], now, next);
+	}
+}
+
+/*
+ * One split of a run, and of the same run of the band's other units. The keys behind it are asked for in
+ * time: the next split most often comes next.
+ */
 static void attend_split(const struct cut *cut, const struct run *run, int32_t split,
-			 struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
+			 struct kvk_gqa_tile *tile, const struct kvk_gqa_state *states)
 {
 	const struct kvk_gqa_call *call = cut->call;
 	struct kvk_gqa_cursor cursor;
@@ -288,7 +327,8 @@ static void attend_split(const struct cut *cut, const struct run *run, int32_t s
 	begin_cursor(call, run, &cursor);
 	kvk_gqa_cursor_begin(&cursor, split, split_items(call, call->lens[run->sequence]));
 	position = cursor.position;
-	clear_state(tile, state);
+	for (int32_t i = 0; i < cut->band; i++)
+		clear_state(tile, &states[i]);
 	kvk_gqa_cursor_next(&cursor, &tile->keys[0]);
 	for (int last = 0; tile->keys[now].count && !last; now = !now) {
 		if (run->rows > 1)
@@ -300,7 +340,7 @@ static void attend_split(const struct cut *cut, const struct run *run, int32_t s
 			kvk_gqa_cursor_pass(&cursor);
 			kvk_gqa_cursor_next(&cursor, &tile->keys[!now]);
 		}
-		cut->ops->attend(tile, state, &tile->keys[now], &tile->keys[!now]);
+		attend_band(cut, tile, states, &tile->keys[now], &tile->keys[!now]);
 	}
 }
 
@@ -335,23 +375,38 @@ static void store_run(const struct cut *cut, const struct run *run, const struct
 	}
 }
 
-/* A whole run on one thread. */
-static void attend_run(const struct cut *cut, const struct run *run, struct work *work)
+/* Parts of the working memory, one for each unit of the band. */
+static void work_states(const struct cut *cut, struct work *work, int which, struct kvk_gqa_state *states)
 {
-	const struct kvk_gqa_state total = {work->out[0], work->sum[0], work->max[0]};
-	const struct kvk_gqa_state more = {work->out[1], work->sum[1], work->max[1]};
-	const int32_t splits = run_splits(cut->call, run);
+	for (int32_t i = 0; i < cut->band; i++) {
+		const int32_t row = i * cut->tile_rows;
 
-	begin_tile(cut, run, &work->tile);
-	if (splits)
-		attend_split(cut, run, 0, &work->tile, &total);
-	else
-		clear_state(&work->tile, &total);
-	for (int32_t split = 1; split < splits; split++) {
-		attend_split(cut, run, split, &work->tile, &more);
-		cut->ops->merge(&work->tile, &total, &more);
+		states[i] = (struct kvk_gqa_state){.out = work->out[which] + row * cut->width,
+						   .sum = work->sum[which] + row * KVK_GQA_MAX_LANES,
+						   .max = work->max[which] + row};
 	}
-	store_run(cut, run, &work->tile, &total);
+}
+
+/* A whole run on one thread, and the same run of the band's other units. */
+static void attend_run(const struct cut *cut, int64_t unit, struct run *run, int32_t end, struct work *work)
+{
+	const int32_t splits = run_splits(cut->call, run);
+	struct kvk_gqa_state total[MAX_BAND], more[MAX_BAND];
+
+	work_states(cut, work, 0, total);
+	work_states(cut, work, 1, more);
+	begin_tile(cut, run, &work->tile);
+	for (int32_t i = 0; !splits && i < cut->band; i++)
+		clear_state(&work->tile, &total[i]);
+	for (int32_t split = 0; split < splits; split++) {
+		attend_split(cut, run, split, &work->tile, split ? more : total);
+		for (int32_t i = 0; split && i < cut->band; i++)
+			cut->ops->merge(&work->tile, &total[i], &more[i]);
+	}
+	for (int32_t i = 0; i < cut->band; i++) {
+		find_run(cut, unit + i, run->row, end, run);
+		store_run(cut, run, &work->tile, &total[i]);
+	}
 }
 
 /* Rows [*row, *end) of a unit. */
@@ -369,10 +424,10 @@ static void attend_units(const struct cut *cut)
 	struct run run;
 	int32_t row, end;
 
-	for (int64_t unit = 0; unit < cut->units; unit++)
+	for (int64_t unit = 0; unit < cut->units; unit += cut->band)
 		for (unit_rows(cut, unit, &row, &end); row < end; row += run.rows) {
 			find_run(cut, unit, row, end, &run);
-			attend_run(cut, &run, &work);
+			attend_run(cut, unit, &run, end, &work);
 		}
 }
 
@@ -399,9 +454,9 @@ static struct kvk_gqa_state slot_state(const struct cut *cut, int64_t unit, int3
 static void visit_split(void *arg, uint32_t thread, int64_t item)
 {
 	const struct cut *cut = arg;
-	const int64_t unit = cut->first + item / cut->splits;
+	const int64_t unit = cut->first + item / cut->splits * cut->band;
 	const int32_t split = (int32_t)(item % cut->splits);
-	struct kvk_gqa_state state;
+	struct kvk_gqa_state states[MAX_BAND];
 	struct kvk_gqa_tile tile;
 	struct run run;
 	int32_t row, end;
@@ -411,9 +466,10 @@ static void visit_split(void *arg, uint32_t thread, int64_t item)
 		find_run(cut, unit, row, end, &run);
 		if (split >= run_splits(cut->call, &run))
 			continue;
-		state = slot_state(cut, unit, split, &run);
+		for (int32_t i = 0; i < cut->band; i++)
+			states[i] = slot_state(cut, unit + i, split, &run);
 		begin_tile(cut, &run, &tile);
-		attend_split(cut, &run, split, &tile, &state);
+		attend_split(cut, &run, split, &tile, states);
 	}
 }
 
@@ -448,17 +504,38 @@ static void visit_unit(void *arg, uint32_t thread, int64_t item)
 	}
 }
 
+/*
+ * The most KV heads that the working memory of one tile holds, of those that divide their number. Selections
+ * differ from head to head.
+ */
+static int32_t find_band(const struct cut *cut)
+{
+	const struct kvk_gqa_call *call = cut->call;
+	const int64_t threads = kvk_thread_count(call->threads);
+	int32_t band =
+		smaller(KVK_GQA_ELEMENTS / (cut->tile_rows * cut->width), KVK_GQA_ROWS / cut->tile_rows);
+
+	band = smaller(band, MAX_BAND);
+	if (call->sparse || cut->pieces > 1)
+		return 1;
+	while (band > 1 && call->kv_heads % band)
+		band--;
+	if (threads > 1 && cut->units / band * cut->splits < BANDS_PER_THREAD * threads)
+		return 1;
+	return band;
+}
+
 /* Rounds of as many units as scratch holds: all their splits, then all their merges. */
 static void share_units(struct cut *cut)
 {
 	const struct kvk_threads *threads = cut->call->threads;
-	const int64_t at_once = slot_count(cut) / cut->splits;
+	const int64_t at_once = slot_count(cut) / cut->splits / cut->band * cut->band;
 
 	for (cut->first = 0; cut->first < cut->units; cut->first += at_once) {
 		const int64_t left = cut->units - cut->first;
 		const int64_t units = left < at_once ? left : at_once;
 
-		kvk_each(threads, units * cut->splits, visit_split, cut);
+		kvk_each(threads, units / cut->band * cut->splits, visit_split, cut);
 		kvk_each(threads, units, visit_unit, cut);
 	}
 }
@@ -470,6 +547,7 @@ void kvk_gqa_call_run(const struct kvk_gqa_call *call, enum kvk_level level)
 	cut_call(call, &cut);
 	cut.ops = KVK_LEVEL_TABLE(kvk_gqa, level);
 	cut.splits = most_splits(call);
+	cut.band = find_band(&cut);
 	if (kvk_thread_count(call->threads) == 1)
 		attend_units(&cut);
 	else

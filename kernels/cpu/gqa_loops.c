@@ -45,10 +45,17 @@
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
 
-/* Rows still to be fetched, a few at each call. */
+/*
+ * Rows still to be fetched, a few at each call: of each key those of all heads of the band, then of its
+ * value.
+ */
 struct fetch {
 	const char *const *row;
 	const char *const *end;
+	const int64_t *step; /* to the next head, of keys and of values */
+	int heads;
+	int head;  /* next one */
+	int side;  /* 0: key, 1: value */
 	int bytes; /* of a row */
 	int rows;  /* each time */
 };
@@ -56,19 +63,33 @@ struct fetch {
 /* Into L2: L1 is full of what is being worked on. */
 KVK_INLINE void fetch_rows(struct fetch *fetch)
 {
-	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++, fetch->row++)
+	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++) {
+		const char *row = *fetch->row + fetch->head * fetch->step[fetch->side];
+
 		for (int offset = 0; offset < fetch->bytes; offset += LINE)
-			__builtin_prefetch(*fetch->row + offset, 0, 2);
+			__builtin_prefetch(row + offset, 0, 2);
+		if (++fetch->head == fetch->heads) {
+			fetch->head = 0;
+			fetch->side = !fetch->side;
+			fetch->row++;
+		}
+	}
 }
 
-/* How many rows to ask for each time, so that the last ones are asked for shortly before the tile ends. */
+/*
+ * The tile's head asks for its share of the next keys, and for these on behalf of all heads: where the heads
+ * of a token lie side by side, memory is read in order. How many rows each time, so that the last ones are
+ * asked for shortly before the tile ends.
+ */
 static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, struct fetch *fetch)
 {
 	const int blocks = (tile->rows + ROWS - 1) / ROWS;
 	const int calls = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
 
-	*fetch = (struct fetch){.row = keys->row,
-				.end = keys->row + 2 * keys->count,
+	*fetch = (struct fetch){.row = keys->row + 2 * (keys->count * tile->head / tile->heads),
+				.end = keys->row + 2 * (keys->count * (tile->head + 1) / tile->heads),
+				.step = tile->head_bytes,
+				.heads = tile->heads,
 				.bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2),
 				.rows = 2 * keys->count / calls + 1};
 }
@@ -333,6 +354,12 @@ KVK_INLINE void multiply_bf16(vf sum[ROWS][VECS], const float *left, float *righ
 	}
 }
 
+/* Of the head in turn. */
+KVK_INLINE float *head_queries(struct kvk_gqa_tile *tile)
+{
+	return tile->q + tile->head * tile->rows * tile->width;
+}
+
 /* Rows [row, row + rows) and VECS vectors of keys from `key` on, over a panel. */
 KVK_INLINE void score_block(struct kvk_gqa_tile *tile, const struct panel *panel, int row, const int rows,
 			    int key, struct fetch *fetch)
@@ -345,8 +372,8 @@ KVK_INLINE void score_block(struct kvk_gqa_tile *tile, const struct panel *panel
 		KVK_UNROLL
 	for (int v = 0; v < VECS; v++)
 		sum[r][v] = panel->first ? vf_load(score + r * KEYS + v * KVK_LANES) : (vf){0};
-	multiply(sum, tile->q + panel->first * tile->rows + row, tile->rows, 1, tile->panel + key, KEYS,
-		 panel->width, rows, VECS, fetch);
+	multiply(sum, head_queries(tile) + panel->first * tile->rows + row, tile->rows, 1, tile->panel + key,
+		 KEYS, panel->width, rows, VECS, fetch);
 	KVK_UNROLL
 	for (int r = 0; r < rows; r++)
 		KVK_UNROLL
@@ -613,7 +640,7 @@ static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32
 	else
 		convert_row(converted, q, tile->dim, tile->width, KVK_F32);
 	for (int d = 0; d < tile->width; d++)
-		tile->q[d * tile->rows + row] = converted[place_of(d, dtype)] * tile->scale_log2;
+		head_queries(tile)[d * tile->rows + row] = converted[place_of(d, dtype)] * tile->scale_log2;
 }
 
 static void merge(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,

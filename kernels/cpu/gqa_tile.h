@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The inner step of grouped attention: a tile of query rows that read one KV head against a tile of its
- * keys. Each key and value row is converted to f32 once a tile, whatever the number of query rows.
+ * keys. Heads of a band, which gqa_call.c explains, take turns with one tile. Each key and value row is
+ * converted to f32 once a tile, whatever the number of query rows.
  * gqa_loops.c holds the loops and explains them.
  *
  * A row never meets another one, and keys come in the tiles and splits that gqa_call.c counts from the
@@ -43,13 +44,15 @@ struct kvk_gqa_keys {
 
 /* The working memory of one thread, on its stack. */
 struct kvk_gqa_tile {
-	int rows;         /* in use, 1 to KVK_GQA_ROWS */
-	int width;        /* of converted rows */
-	int dim;          /* elements of a row in memory */
-	uint32_t dtype;   /* of the keys and values */
-	float scale_log2; /* of the logits, times log2(e) */
+	int rows;              /* of a head of the band, 1 to KVK_GQA_ROWS */
+	int head, heads;       /* of the band: the one in turn, and how many */
+	int64_t head_bytes[2]; /* in memory from a head to the next one, of keys and of values */
+	int width;             /* of converted rows */
+	int dim;               /* elements of a row in memory */
+	uint32_t dtype;        /* of the keys and values */
+	float scale_log2;      /* of the logits, times log2(e) */
 
-	float q[KVK_GQA_ELEMENTS] KVK_GQA_ALIGNED; /* [width][rows], times scale_log2 */
+	float q[KVK_GQA_ELEMENTS] KVK_GQA_ALIGNED; /* [heads][width][rows], times scale_log2 */
 	float panel[KVK_GQA_KEYS *
 		    KVK_GQA_PANEL] KVK_GQA_ALIGNED; /* of keys [elements][keys], of values [keys][elements] */
 	float some[KVK_GQA_MAX_LANES * KVK_GQA_PANEL] KVK_GQA_ALIGNED; /* of key rows on their way */
@@ -59,7 +62,7 @@ struct kvk_gqa_tile {
 };
 
 struct kvk_gqa_ops {
-	/* Row `row` of the tile gets the query at `q`, of `dtype`. */
+	/* Row `row` of the tile's head gets the query at `q`, of `dtype`. */
 	void (*load_query)(struct kvk_gqa_tile *tile, int row, const void *q, uint32_t dtype);
 	/* Goes over `now`, at least one key, fetching `next` into the caches meanwhile. */
 	void (*attend)(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
