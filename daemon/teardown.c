@@ -68,7 +68,7 @@ static void tell_revoked(struct kvd_attachment *attachment)
 		return;
 	atomic_store_explicit(&channel->revoked, -KVP_EREVOKED, memory_order_release);
 	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
-	kvw_futex_wake(&channel->completion_futex);
+	kvw_futex_wake(&channel->completion_futex, KVW_MAX_WOKEN);
 }
 
 /* Made for a client that did not take it. One that is still being made is closed when it is told. */

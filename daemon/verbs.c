@@ -206,7 +206,7 @@ static void wake_client(struct kvd_attachment *attachment)
 	if (!atomic_load_explicit(&channel->client_waiting, memory_order_relaxed))
 		return;
 	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
-	kvw_futex_wake(&channel->completion_futex);
+	kvw_futex_wake(&channel->completion_futex, KVW_MAX_WOKEN);
 }
 
 bool kvd_verbs_ready(struct kvd_session *session)

@@ -41,6 +41,12 @@
 /* Tables segment of one engine: 64 GiB of addresses; the configuration's tables_limit is far lower. */
 #define KVW_MAX_TABLES_BYTES (1ull << 36)
 
+/*
+ * Threads of a client that one completion wakes: each costs the daemon a microsecond or so. More of them find
+ * their answer at the end of their slice.
+ */
+#define KVW_MAX_WOKEN 64
+
 /* Timelines of a worker: one per stream. */
 #define KVW_TIMELINES 8u
 /* Top bit of a timeline word: its writer is dead. */

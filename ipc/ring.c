@@ -13,7 +13,6 @@
 #include "ring.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -152,7 +151,7 @@ int kvw_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t timeout_ms)
 	return -errno;
 }
 
-void kvw_futex_wake(_Atomic uint32_t *word)
+int kvw_futex_wake(_Atomic uint32_t *word, int most)
 {
-	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	return (int)syscall(SYS_futex, word, FUTEX_WAKE, most, NULL, NULL, 0);
 }

@@ -61,6 +61,7 @@ bool kvw_must_ring(const struct kvw_directory_header *directory);
  * -EAGAIN, -ETIMEDOUT, -EINTR.
  */
 int kvw_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint32_t timeout_ms);
-void kvw_futex_wake(_Atomic uint32_t *word);
+/* Wakes at most so many waiters, who each cost the caller time; how many were woken, negative on failure. */
+int kvw_futex_wake(_Atomic uint32_t *word, int most);
 
 #endif

@@ -12,6 +12,7 @@
  * Each pair is a store followed by a load on both sides, hence sequentially consistent: one of the two sees the other.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -125,7 +126,7 @@ static void raise_round(struct pool *pool)
 {
 	atomic_fetch_add(&pool->round, 1);
 	if (atomic_load(&pool->sleepers))
-		kvw_futex_wake(&pool->round);
+		kvw_futex_wake(&pool->round, INT_MAX);
 }
 
 static void *work(void *arg)
@@ -141,7 +142,7 @@ static void *work(void *arg)
 			return NULL;
 		pool->task(pool->arg, worker->index);
 		if (atomic_fetch_sub(&pool->unfinished, 1) == 1 && atomic_load(&pool->waiting))
-			kvw_futex_wake(&pool->unfinished);
+			kvw_futex_wake(&pool->unfinished, INT_MAX);
 	}
 }
 

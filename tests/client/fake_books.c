@@ -474,7 +474,7 @@ void fake_books_serve(struct fake_daemon *fake)
 	kvw_store_load_fence();
 	if (served && atomic_load(&fake->channel->client_waiting)) {
 		atomic_fetch_add(&fake->channel->completion_futex, 1);
-		kvw_futex_wake(&fake->channel->completion_futex);
+		kvw_futex_wake(&fake->channel->completion_futex, KVW_MAX_WOKEN);
 	}
 }
 

@@ -203,7 +203,7 @@ static void wake_if_waiting(struct shared *shared)
 	if (!atomic_load_explicit(&channel->client_waiting, memory_order_relaxed))
 		return;
 	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
-	kvw_futex_wake(&channel->completion_futex);
+	kvw_futex_wake(&channel->completion_futex, KVW_MAX_WOKEN);
 	atomic_fetch_add(&shared->woken, 1);
 }
 
@@ -249,6 +249,36 @@ static void completions_lose_no_wake_up(void **state)
 	assert_true(shared->slept > 100 && shared->woken > 100);
 }
 
+static void *sleeper(void *arg)
+{
+	_Atomic uint32_t *word = arg;
+
+	while (kvw_futex_wait(word, 0, 60000) == -EINTR)
+		;
+	return NULL;
+}
+
+static void a_wake_reaches_no_more_waiters_than_it_may(void **state)
+{
+	enum { SLEEPERS = 4 };
+	static _Atomic uint32_t word;
+	pthread_t thread[SLEEPERS];
+	int woken = 0;
+
+	(void)state;
+	for (int i = 0; i < SLEEPERS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, sleeper, &word), 0);
+	while (woken < SLEEPERS) {
+		const int now = kvw_futex_wake(&word, woken < 2 ? 1 : 2);
+
+		assert_in_range(now, 0, woken < 2 ? 1 : 2);
+		woken += now;
+		sched_yield();
+	}
+	for (int i = 0; i < SLEEPERS; i++)
+		pthread_join(thread[i], NULL);
+}
+
 static void a_missing_wake_is_noticed(void **state)
 {
 	struct shared *shared = fresh(ROUNDS - 1000, CONTROL_AFTER_MS);
@@ -281,6 +311,7 @@ int main(void)
 		cmocka_unit_test(a_silent_doorbell_is_noticed),
 		cmocka_unit_test(completions_lose_no_wake_up),
 		cmocka_unit_test(a_missing_wake_is_noticed),
+		cmocka_unit_test(a_wake_reaches_no_more_waiters_than_it_may),
 		cmocka_unit_test(a_futex_wait_ends_at_its_time),
 	};
 
