@@ -35,7 +35,10 @@
 
 #define KVK_INLINE static inline __attribute__((always_inline))
 /* In front of a loop with a constant count whose array must end up in registers. */
-#ifdef __clang__
+#ifdef KVK_ROLLED
+#define KVK_UNROLL
+#define KVK_NO_UNROLL
+#elif defined(__clang__)
 #define KVK_UNROLL _Pragma("clang loop unroll(full)")
 #define KVK_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
