@@ -218,56 +218,58 @@ static bool mla_sparse_agrees(enum kvk_level level, uint32_t dtype)
 	AGREES(mla_sparse, call, out, OUT);
 }
 
-/* Writes are the reference's bit for bit: rows of f32 to a cache of another dtype. */
+/*
+ * The same of a write, which is the reference's bit for bit: `call` is complete but for `field`, the cache, whose other
+ * bytes stay as they are.
+ */
+#define WRITES_AGREE(op, call, field)                                                                        \
+	do {                                                                                                 \
+		struct kvk_##op##_params p_ = call;                                                          \
+		struct kvk_##op##_params ready_;                                                             \
+                                                                                                             \
+		memset(memory.want, 0xff, sizeof(memory.want));                                              \
+		p_.field = memory.want;                                                                      \
+		if (kvk_##op##_ref(&p_))                                                                     \
+			return false;                                                                        \
+		p_.field = memory.got;                                                                       \
+		if (kvk_prepare_##op(&p_, &ready_) <= 0)                                                     \
+			return false;                                                                        \
+		kvk_##op##_cpu(&ready_, level);                                                              \
+		return memcmp(memory.got, memory.want, sizeof(memory.want)) == 0;                            \
+	} while (0)
+
+/* Rows of f32 to a cache of another dtype. */
 static bool mla_write_agrees(enum kvk_level level, uint32_t dtype)
 {
-	struct kvk_mla_write_params ready;
-	struct kvk_mla_write_params p = {.size = sizeof(p),
-					 .tokens = WRITTEN,
-					 .page_tokens = 1,
-					 .pages = WRITTEN,
-					 .slot_bytes = 4,
-					 .src_dtype = KVK_F32,
-					 .kv_dtype = dtype,
-					 .latent = memory.query,
-					 .rope = memory.query + WRITTEN * KVK_MLA_LATENT,
-					 .slots = memory.pages + PAGES - WRITTEN, /* 3 to 0 */
-					 .kv = memory.want};
+	const struct kvk_mla_write_params call = {.size = sizeof(call),
+						  .tokens = WRITTEN,
+						  .page_tokens = 1,
+						  .pages = WRITTEN,
+						  .slot_bytes = 4,
+						  .src_dtype = KVK_F32,
+						  .kv_dtype = dtype,
+						  .latent = memory.query,
+						  .rope = memory.query + WRITTEN * KVK_MLA_LATENT,
+						  .slots = memory.pages + PAGES - WRITTEN}; /* 3 to 0 */
 
-	memset(memory.want, 0xff, sizeof(memory.want));
-	if (kvk_mla_write_ref(&p))
-		return false;
-	p.kv = memory.got;
-	if (kvk_prepare_mla_write(&p, &ready) <= 0)
-		return false;
-	kvk_mla_write_cpu(&ready, level);
-	return memcmp(memory.got, memory.want, sizeof(memory.want)) == 0;
+	WRITES_AGREE(mla_write, call, kv);
 }
 
 static bool kv_write_agrees(enum kvk_level level, uint32_t dtype)
 {
-	struct kvk_kv_write_params ready;
-	struct kvk_kv_write_params p = {.size = sizeof(p),
-					.tokens = WRITTEN,
-					.heads = 1,
-					.head_dim = KVK_MLA_LATENT,
-					.page_tokens = 1,
-					.pages = WRITTEN,
-					.slot_bytes = 4,
-					.src_dtype = KVK_F32,
-					.cache_dtype = dtype,
-					.k = memory.query,
-					.slots = memory.pages + PAGES - WRITTEN,
-					.k_cache = memory.want};
+	const struct kvk_kv_write_params call = {.size = sizeof(call),
+						 .tokens = WRITTEN,
+						 .heads = 1,
+						 .head_dim = KVK_MLA_LATENT,
+						 .page_tokens = 1,
+						 .pages = WRITTEN,
+						 .slot_bytes = 4,
+						 .src_dtype = KVK_F32,
+						 .cache_dtype = dtype,
+						 .k = memory.query,
+						 .slots = memory.pages + PAGES - WRITTEN};
 
-	memset(memory.want, 0xff, sizeof(memory.want));
-	if (kvk_kv_write_ref(&p))
-		return false;
-	p.k_cache = memory.got;
-	if (kvk_prepare_kv_write(&p, &ready) <= 0)
-		return false;
-	kvk_kv_write_cpu(&ready, level);
-	return memcmp(memory.got, memory.want, sizeof(memory.want)) == 0;
+	WRITES_AGREE(kv_write, call, k_cache);
 }
 
 /* Of every operation with loops of its own, each dtype that it takes. */
