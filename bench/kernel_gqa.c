@@ -28,6 +28,39 @@ static const int32_t *one_length(int32_t context)
 	return len;
 }
 
+/*
+ * run_<name>() and scratch_<name>() of kvk_<op>(): the case's own parameters, of which `advance` picks those of
+ * the set, with the threads and the scratch of the run.
+ */
+#define CALLS(name, op, advance)                                                                             \
+	static struct kvk_##op##_params name##_params(const struct bench_case *self, uint32_t set,           \
+						      const struct kvk_threads *threads)                     \
+	{                                                                                                    \
+		struct kvk_##op##_params p = self->params.name;                                              \
+                                                                                                             \
+		p.advance;                                                                                   \
+		p.threads = threads;                                                                         \
+		p.scratch = self->scratch;                                                                   \
+		p.scratch_bytes = self->scratch_bytes;                                                       \
+		return p;                                                                                    \
+	}                                                                                                    \
+                                                                                                             \
+	static int run_##name(const struct bench_case *self, uint32_t set,                                   \
+			      const struct kvk_threads *threads)                                             \
+	{                                                                                                    \
+		const struct kvk_##op##_params p = name##_params(self, set, threads);                        \
+                                                                                                             \
+		return kvk_##op(&p);                                                                         \
+	}                                                                                                    \
+                                                                                                             \
+	static int scratch_##name(const struct bench_case *self, const struct kvk_threads *threads,          \
+				  size_t *bytes)                                                             \
+	{                                                                                                    \
+		const struct kvk_##op##_params p = name##_params(self, 0, threads);                          \
+                                                                                                             \
+		return kvk_##op##_scratch(&p, bytes);                                                        \
+	}
+
 /* ------------------------------------------------------------------ dense */
 
 static void open_gqa(struct bench_case *self)
@@ -59,31 +92,7 @@ static void open_gqa(struct bench_case *self)
 							 .out = bench_memory(elements * 2)};
 }
 
-static struct kvk_gqa_dense_params gqa_params(const struct bench_case *self, uint32_t set,
-					      const struct kvk_threads *threads)
-{
-	struct kvk_gqa_dense_params p = self->params.gqa;
-
-	p.block_table += (int64_t)set * p.table_width;
-	p.threads = threads;
-	p.scratch = self->scratch;
-	p.scratch_bytes = self->scratch_bytes;
-	return p;
-}
-
-static int run_gqa(const struct bench_case *self, uint32_t set, const struct kvk_threads *threads)
-{
-	const struct kvk_gqa_dense_params p = gqa_params(self, set, threads);
-
-	return kvk_gqa_dense(&p);
-}
-
-static int scratch_gqa(const struct bench_case *self, const struct kvk_threads *threads, size_t *bytes)
-{
-	const struct kvk_gqa_dense_params p = gqa_params(self, 0, threads);
-
-	return kvk_gqa_dense_scratch(&p, bytes);
-}
+CALLS(gqa, gqa_dense, block_table += (int64_t)set * p.table_width)
 
 const struct bench_kernel bench_gqa = {.open = open_gqa, .run = run_gqa, .scratch = scratch_gqa};
 
@@ -136,31 +145,7 @@ static void open_sparse(struct bench_case *self)
 					       .out = bench_memory(elements * 2)};
 }
 
-static struct kvk_msa_sparse_params sparse_params(const struct bench_case *self, uint32_t set,
-						  const struct kvk_threads *threads)
-{
-	struct kvk_msa_sparse_params p = self->params.sparse;
-
-	p.selected += (int64_t)set * BENCH_KV_HEADS * TOPK;
-	p.threads = threads;
-	p.scratch = self->scratch;
-	p.scratch_bytes = self->scratch_bytes;
-	return p;
-}
-
-static int run_sparse(const struct bench_case *self, uint32_t set, const struct kvk_threads *threads)
-{
-	const struct kvk_msa_sparse_params p = sparse_params(self, set, threads);
-
-	return kvk_msa_sparse(&p);
-}
-
-static int scratch_sparse(const struct bench_case *self, const struct kvk_threads *threads, size_t *bytes)
-{
-	const struct kvk_msa_sparse_params p = sparse_params(self, 0, threads);
-
-	return kvk_msa_sparse_scratch(&p, bytes);
-}
+CALLS(sparse, msa_sparse, selected += (int64_t)set * BENCH_KV_HEADS * TOPK)
 
 const struct bench_kernel bench_sparse = {.open = open_sparse, .run = run_sparse, .scratch = scratch_sparse};
 
@@ -198,30 +183,6 @@ static void open_scores(struct bench_case *self)
 		.score = bench_memory((size_t)self->heads * (size_t)pages * sizeof(float))};
 }
 
-static struct kvk_msa_scores_params scores_params(const struct bench_case *self, uint32_t set,
-						  const struct kvk_threads *threads)
-{
-	struct kvk_msa_scores_params p = self->params.scores;
-
-	p.block_table += (int64_t)set * p.table_width;
-	p.threads = threads;
-	p.scratch = self->scratch;
-	p.scratch_bytes = self->scratch_bytes;
-	return p;
-}
-
-static int run_scores(const struct bench_case *self, uint32_t set, const struct kvk_threads *threads)
-{
-	const struct kvk_msa_scores_params p = scores_params(self, set, threads);
-
-	return kvk_msa_scores(&p);
-}
-
-static int scratch_scores(const struct bench_case *self, const struct kvk_threads *threads, size_t *bytes)
-{
-	const struct kvk_msa_scores_params p = scores_params(self, 0, threads);
-
-	return kvk_msa_scores_scratch(&p, bytes);
-}
+CALLS(scores, msa_scores, block_table += (int64_t)set * p.table_width)
 
 const struct bench_kernel bench_scores = {.open = open_scores, .run = run_scores, .scratch = scratch_scores};
