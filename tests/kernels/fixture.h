@@ -87,4 +87,8 @@ void kvt_gqa_open(struct kvt_gqa *gqa, struct kvt_rng *rng, const int32_t *lens,
 		  enum kvt_layout layout);
 void kvt_gqa_close(struct kvt_gqa *gqa);
 
+/* The dense call's fields, over `selected` blocks. */
+struct kvk_msa_sparse_params kvt_gqa_sparse(const struct kvk_gqa_dense_params *d, const int32_t *selected,
+					    int32_t topk, int32_t block);
+
 #endif

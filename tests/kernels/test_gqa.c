@@ -185,38 +185,11 @@ static void random_selection(int32_t *selected, int32_t lists, int32_t topk, int
 static struct kvk_msa_sparse_params sparse_of(const struct kvt_gqa *gqa, int32_t block_tokens, int32_t topk,
 					      const int32_t *selected, float *out, float *lse)
 {
-	const struct kvk_gqa_dense_params *d = &gqa->params;
+	struct kvk_msa_sparse_params p = kvt_gqa_sparse(&gqa->params, selected, topk, block_tokens);
 
-	return (struct kvk_msa_sparse_params){.size = sizeof(struct kvk_msa_sparse_params),
-					      .batch = d->batch,
-					      .s_q = d->s_q,
-					      .rows = d->rows,
-					      .heads = d->heads,
-					      .kv_heads = d->kv_heads,
-					      .head_dim = d->head_dim,
-					      .block_tokens = block_tokens,
-					      .topk = topk,
-					      .page_tokens = d->page_tokens,
-					      .pages = d->pages,
-					      .table_width = d->table_width,
-					      .q_dtype = d->q_dtype,
-					      .kv_dtype = d->kv_dtype,
-					      .out_dtype = d->out_dtype,
-					      .scale = d->scale,
-					      .q = d->q,
-					      .k = d->k,
-					      .v = d->v,
-					      .selected = selected,
-					      .block_table = d->block_table,
-					      .lens = d->lens,
-					      .out = out,
-					      .lse = lse,
-					      .k_stride_page = d->k_stride_page,
-					      .k_stride_token = d->k_stride_token,
-					      .k_stride_head = d->k_stride_head,
-					      .v_stride_page = d->v_stride_page,
-					      .v_stride_token = d->v_stride_token,
-					      .v_stride_head = d->v_stride_head};
+	p.out = out;
+	p.lse = lse;
+	return p;
 }
 
 static void check_sparse(const struct kvt_gqa *gqa, struct kvk_msa_sparse_params *p, const float *want,

@@ -61,42 +61,6 @@ static void dense_agrees_with_the_reference(void **state)
 	}
 }
 
-/* The dense call's fields, over `selected` blocks. */
-static struct kvk_msa_sparse_params sparse_of(const struct kvk_gqa_dense_params *d, const int32_t *selected,
-					      int32_t topk, int32_t block)
-{
-	return (struct kvk_msa_sparse_params){.size = sizeof(struct kvk_msa_sparse_params),
-					      .batch = d->batch,
-					      .s_q = d->s_q,
-					      .rows = d->rows,
-					      .heads = d->heads,
-					      .kv_heads = d->kv_heads,
-					      .head_dim = d->head_dim,
-					      .block_tokens = block,
-					      .topk = topk,
-					      .page_tokens = d->page_tokens,
-					      .pages = d->pages,
-					      .table_width = d->table_width,
-					      .q_dtype = d->q_dtype,
-					      .kv_dtype = d->kv_dtype,
-					      .out_dtype = d->out_dtype,
-					      .scale = d->scale,
-					      .q = d->q,
-					      .k = d->k,
-					      .v = d->v,
-					      .selected = selected,
-					      .block_table = d->block_table,
-					      .lens = d->lens,
-					      .out = d->out,
-					      .lse = d->lse,
-					      .k_stride_page = d->k_stride_page,
-					      .k_stride_token = d->k_stride_token,
-					      .k_stride_head = d->k_stride_head,
-					      .v_stride_page = d->v_stride_page,
-					      .v_stride_token = d->v_stride_token,
-					      .v_stride_head = d->v_stride_head};
-}
-
 static void sparse_agrees_with_the_reference(void **state)
 {
 	(void)state;
@@ -114,7 +78,7 @@ static void sparse_agrees_with_the_reference(void **state)
 		for (int64_t n = 0; n < entries; n++)
 			selected[n] = kvt_between(&rng, 0, 4) ? kvt_between(&rng, -1, 300 / block)
 							      : PICK(&rng, INT32_MIN, INT32_MAX, -7);
-		p = sparse_of(&gqa.params, selected, topk, block);
+		p = kvt_gqa_sparse(&gqa.params, selected, topk, block);
 		simt_device_open(&device, kvt_between(&rng, 1, 9), PICK(&rng, 0, 64),
 				 kvt_rng_next(&rng) % 64);
 		assert_int_equal(simt_msa_sparse(&device, &p), 0);
@@ -304,7 +268,7 @@ static void what_no_kernel_takes_is_refused(void **state)
 	assert_int_equal(simt_gqa_dense(&device, &gqa.params), -ENOTSUP);
 	kvt_gqa_close(&gqa);
 	kvt_gqa_open(&gqa, &rng, lens, 1, 1, 1, 4, 64, 16, KVK_BF16, KVT_NHD);
-	p = sparse_of(&gqa.params, lens, 65, 128);
+	p = kvt_gqa_sparse(&gqa.params, lens, 65, 128);
 	assert_int_equal(simt_msa_sparse(&device, &p), -ENOTSUP);
 	assert_int_equal(device.launches, 0);
 	kvt_gqa_close(&gqa);
