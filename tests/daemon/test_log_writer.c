@@ -300,6 +300,19 @@ static void end_does_not_wait_for_a_reader_that_never_comes(void **state)
 	assert_int_equal(end_child(&child), 0);
 }
 
+/* The child logs so many lines, in order, and ends well. */
+static void assert_logs(void (*run)(void), uint64_t count)
+{
+	struct child child = start_child(run);
+	uint64_t lines;
+	uint64_t lost;
+
+	read_log(&child);
+	count_lines(child.text, &lines, &lost);
+	assert_int_equal(lines, count);
+	assert_int_equal(end_child(&child), 0);
+}
+
 static void log_again(void)
 {
 	log_numbers(0, 10);
@@ -313,15 +326,8 @@ static void log_again(void)
 
 static void writer_can_be_started_and_stopped_again(void **state)
 {
-	struct child child = start_child(log_again);
-	uint64_t lines;
-	uint64_t lost;
-
 	(void)state;
-	read_log(&child);
-	count_lines(child.text, &lines, &lost);
-	assert_int_equal(lines, 20);
-	assert_int_equal(end_child(&child), 0);
+	assert_logs(log_again, 20);
 }
 
 /* -------------------------------------------------------------- ends that are none */
@@ -412,15 +418,8 @@ static void log_from_a_child(void)
 
 static void forked_child_writes_its_own_lines(void **state)
 {
-	struct child child = start_child(log_from_a_child);
-	uint64_t lines;
-	uint64_t lost;
-
 	(void)state;
-	read_log(&child);
-	count_lines(child.text, &lines, &lost);
-	assert_int_equal(lines, 3);
-	assert_int_equal(end_child(&child), 0);
+	assert_logs(log_from_a_child, 3);
 }
 
 int main(void)
