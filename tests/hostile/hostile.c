@@ -13,10 +13,15 @@
  * anew when its session has ended. After each the books are checked deeply. In the end nothing may be left
  * of any of them, the log must have a reason for each ended session, and the well-behaved clients must not
  * have seen one error. With --judge their p99 must also be at most twice of what it is alone.
+ *
+ * Who gets how much of the processors is not the daemon's to say, but the operator's, by cgroups. So every
+ * process here is a session of its own, which the scheduler gives shares by (autogroup), as it does to services;
+ * and the hostile one may run on half of the processors, with as many threads as it likes.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +64,32 @@ struct run {
 
 /* -------------------------------------------------------------- processes */
 
-static pid_t start_self(const char *const *arguments)
+/* The upper half of those that we may run on. */
+static void leave_half(cpu_set_t *set)
+{
+	int leave = CPU_COUNT(set) / 2;
+	int cpu;
+
+	for (cpu = 0; leave; cpu++) {
+		if (!CPU_ISSET(cpu, set))
+			continue;
+		CPU_CLR(cpu, set);
+		leave--;
+	}
+}
+
+static void keep_to_half(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		_exit(127);
+	leave_half(&set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(127);
+}
+
+static pid_t start_self(const char *const *arguments, void (*prepare)(void))
 {
 	pid_t pid = fork();
 
@@ -67,6 +97,9 @@ static pid_t start_self(const char *const *arguments)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setsid();
+	if (prepare)
+		prepare();
 	execv("/proc/self/exe", (char *const *)(uintptr_t)arguments);
 	_exit(127);
 }
@@ -80,7 +113,7 @@ static pid_t start_friend(const struct run *run, enum kvt_friend number)
 					 number == KVT_FRIEND_OWN_POOL ? "0" : "1",
 					 NULL};
 
-	return start_self(arguments);
+	return start_self(arguments, NULL);
 }
 
 static pid_t start_foe(const struct run *run, const char *mode, uint32_t share_ms)
@@ -93,7 +126,7 @@ static pid_t start_foe(const struct run *run, const char *mode, uint32_t share_m
 
 	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)run->seed);
 	snprintf(share, sizeof(share), "%u", share_ms);
-	return start_self(arguments);
+	return start_self(arguments, keep_to_half);
 }
 
 static pid_t start_hungry(void)
@@ -105,6 +138,7 @@ static pid_t start_hungry(void)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setsid();
 	for (;;)
 		spent++;
 }

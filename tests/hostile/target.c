@@ -33,6 +33,7 @@ static _Noreturn void become_target(const struct kvt_daemon *daemon, int ready_f
 	snprintf(event_loop, sizeof(event_loop), "--event-loop=%s", kvt_lane);
 	snprintf(ready, sizeof(ready), "--ready-fd=%d", ready_fd);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setsid();
 	fcntl(ready_fd, F_SETFD, 0);
 	if (log >= 0 && !setrlimit(RLIMIT_NOFILE, &descriptors) && dup2(log, STDERR_FILENO) >= 0)
 		execl(KVT_KVPOOLD, KVT_KVPOOLD, "--config=/dev/null", socket, event_loop, ready,
