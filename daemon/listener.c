@@ -19,6 +19,10 @@
 
 #include "log.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 #define BACKLOG 128
 
 static void lock_path(const char *path, char *out, size_t capacity)
@@ -150,6 +154,17 @@ static int bind_and_listen(int fd, const struct kvd_config *config)
 	return ret;
 }
 
+/*
+ * Nobody sends us descriptors. Where the kernel can (6.16), it refuses them at the sender: else the last close of each
+ * would be ours, on the loop, with all the locks of its inode to walk. Accepted sockets inherit this.
+ */
+static void refuse_descriptors(int fd)
+{
+	const int no = 0;
+
+	setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
 static int open_socket(const struct kvd_config *config, int *out_fd)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -157,6 +172,7 @@ static int open_socket(const struct kvd_config *config, int *out_fd)
 
 	if (fd < 0)
 		return -errno;
+	refuse_descriptors(fd);
 	ret = bind_and_listen(fd, config);
 	if (ret) {
 		close(fd);

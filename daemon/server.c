@@ -167,7 +167,7 @@ static void sweep(struct kvd_server *server)
 	server->busy |= server->dead;
 }
 
-static void submit_locks(struct kvd_server *server)
+static void submit_locks_and_closes(struct kvd_server *server)
 {
 	struct kvd_worker *worker = server->workers[KVD_WORKER_LOCKS].worker;
 	uint64_t now_us = kvd_now_us();
@@ -175,6 +175,7 @@ static void submit_locks(struct kvd_server *server)
 
 	for (i = 0; i < server->config->pool_count; i++)
 		kvd_lock_queue_submit(&server->pools[i].locks, worker, now_us);
+	kvd_closer_submit(&server->closer, worker);
 }
 
 int kvd_server_turn(struct kvd_server *server)
@@ -195,7 +196,7 @@ int kvd_server_turn(struct kvd_server *server)
 	server->busy |= more;
 	kvd_turn_part(&server->clock, "the sweep");
 	sweep(server);
-	submit_locks(server);
+	submit_locks_and_closes(server);
 	return server->failed;
 }
 
@@ -386,6 +387,8 @@ int kvd_server_open(const struct kvd_config *config, struct kvd_server **out)
 		ret = open_loop(server);
 	if (!ret)
 		ret = open_workers(server);
+	if (!ret)
+		ret = kvd_closer_init(&server->closer, max_watches(server->config));
 	/* The socket before the pools: a second daemon must fail before it takes memory. */
 	if (!ret)
 		ret = open_listener(server);
@@ -429,6 +432,7 @@ void kvd_server_close(struct kvd_server *server)
 	server->workers[KVD_WORKER_LOCKS].worker = NULL;
 	while (server->first)
 		kvd_session_abandon(server->first);
+	kvd_closer_destroy(&server->closer);
 	kvd_log_peer_flush();
 	for (i = 0; i < KVD_WORKERS; i++)
 		kvd_worker_stop(server->workers[i].worker);

@@ -12,6 +12,7 @@
 #include "ipc/hash.h"
 #include "ipc/limits.h"
 
+#include "closer.h"
 #include "config.h"
 #include "listener.h"
 #include "loop.h"
@@ -46,6 +47,7 @@ struct kvd_server {
 	const struct kvd_config *config;
 	struct kvd_loop *loop;
 	struct kvd_server_worker workers[KVD_WORKERS];
+	struct kvd_closer closer; /* descriptors of sessions, by KVD_WORKER_LOCKS */
 	struct kvd_listener listener;
 	struct kvd_watch *listener_watch;
 	struct kvd_served_pool *pools; /* [config->pool_count] */

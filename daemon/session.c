@@ -185,7 +185,7 @@ static void turn_away(struct kvd_server *server, int socket, int error, const ch
 
 	if (length > 0)
 		kvw_send(socket, server->message, (size_t)length, NULL, 0);
-	kvd_hang_up(socket);
+	kvd_closer_add(&server->closer, socket);
 	kvd_log_peer(KVD_LOG_WARNING, "connection refused: %s", text);
 }
 
@@ -261,7 +261,7 @@ void kvd_session_accept(struct kvd_server *server, int socket)
 	}
 	ret = create_session(server, socket, &peer);
 	if (ret) {
-		kvd_peer_close(&peer);
+		kvd_closer_add(&server->closer, peer.pidfd);
 		snprintf(text, sizeof(text), "no room for a session of process %d: %s", (int)peer.pid,
 			 strerror(-ret));
 		turn_away(server, socket, ret, text);
@@ -418,6 +418,6 @@ void kvd_session_free(struct kvd_session *session)
 	if (session->peer_watch)
 		kvd_loop_forget(session->server->loop, session->peer_watch);
 	unlink_session(session->server, session);
-	kvd_peer_close(&session->peer);
+	kvd_closer_add(&session->server->closer, session->peer.pidfd);
 	free(session);
 }

@@ -150,8 +150,6 @@ bool kvd_session_teardown(struct kvd_session *session);
  * goes too.
  */
 void kvd_session_abandon(struct kvd_session *session);
-/* Ends the socket so that the peer still reads what was sent, and then the end of file. */
-void kvd_hang_up(int socket);
 /* What its blocks wait for, one phrase, "" when nothing. */
 void kvd_session_waits_for(const struct kvd_session *session, char *out, size_t capacity);
 

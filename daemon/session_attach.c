@@ -46,7 +46,7 @@ void kvd_attachment_close_doorbell(struct kvd_server *server, struct kvd_attachm
 	if (attachment->doorbell < 0)
 		return;
 	kvd_loop_forget(server->loop, attachment->doorbell_watch);
-	close(attachment->doorbell);
+	kvd_closer_add(&server->closer, attachment->doorbell);
 	attachment->doorbell = -1;
 }
 

@@ -15,42 +15,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <kvpool/error.h>
 
 #include "log.h"
 #include "session.h"
 
-/* More messages than a socket's buffer holds. */
-#define MAX_UNREAD_MESSAGES 1024u
 /* The proof was not asked for yet, or must be at once. */
 #define ASK_NOW UINT64_MAX
-
-void kvd_hang_up(int socket)
-{
-	uint32_t i;
-	char byte;
-
-	/*
-	 * Unread messages at close would reset the connection, and the peer would see that instead of our
-	 * answer.
-	 */
-	shutdown(socket, SHUT_RD);
-	for (i = 0; i < MAX_UNREAD_MESSAGES; i++) {
-		if (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
-			break;
-	}
-	close(socket);
-}
 
 static void close_socket(struct kvd_session *session)
 {
 	struct kvd_server *server = session->server;
 
 	kvd_loop_forget(server->loop, session->socket_watch);
-	kvd_hang_up(session->socket);
+	kvd_closer_add(&server->closer, session->socket);
 	session->socket = -1;
 	session->socket_watch = NULL;
 	server->connections--;

@@ -248,6 +248,32 @@ static void sealed_channel_ends_the_session(void **state)
 	kvt_raw_close(raw);
 }
 
+/* Newer kernels refuse them at the sender; from older ones they are dropped. The session goes on. */
+static void descriptors_sent_to_the_daemon_are_refused(void **state)
+{
+	const struct kvw_msg_POOL request = {.name = kvw_text_of("p")};
+	struct kvt_raw *raw = kvt_raw_engine(*state);
+	uint8_t bytes[256];
+	int ends[2];
+	int length = kvw_encode(KVW_MSG_POOL, raw->sequence + 1, &request, bytes, sizeof(bytes));
+	int ret;
+	char byte;
+
+	assert_return_code(pipe2(ends, O_CLOEXEC), errno);
+	ret = kvw_send(raw->fd, bytes, (size_t)length, &ends[1], 1);
+	close(ends[1]);
+	if (ret != -EPERM) {
+		assert_int_equal(ret, 0);
+		raw->sequence++;
+		assert_int_equal(kvt_raw_receive(raw), KVW_MSG_POOL + 1);
+	}
+	/* Nobody keeps the pipe's other end. */
+	assert_int_equal(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_POOL, &request), 0);
+	kvt_raw_close(raw);
+}
+
 static void descriptors_are_given_once_and_in_order(void **state)
 {
 	const struct kvw_msg_ATTACH attach = kvt_attach_message();
@@ -416,6 +442,7 @@ int kvt_group_attach(void)
 		cmocka_unit_test(identity_must_be_sorted),
 		cmocka_unit_test(ring_is_served_once_it_is_said_to_be_mapped),
 		cmocka_unit_test(sealed_channel_ends_the_session),
+		cmocka_unit_test(descriptors_sent_to_the_daemon_are_refused),
 		cmocka_unit_test(descriptors_are_given_once_and_in_order),
 		cmocka_unit_test(directory_can_only_be_read),
 		cmocka_unit_test(unread_descriptors_end_the_session),
