@@ -138,6 +138,8 @@ static void send_with_fds(struct kvt_foe *foe, const void *bytes, size_t length,
 	memcpy(CMSG_DATA(header), fds, count * sizeof(int));
 	if (sendmsg(foe->raw.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		foe->row->bytes += length;
+	else if (errno == EPERM) /* refused by the kernel, on the daemon's behalf: without them, then */
+		kvt_foe_send(foe, bytes, length);
 	else if (errno != EAGAIN && errno != ETOOMANYREFS)
 		foe->ended = true;
 }
