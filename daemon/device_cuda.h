@@ -19,7 +19,7 @@
 
 #include "device.h"
 
-#define KVD_CUDA_MAX_CHUNKS 256u
+#define KVD_CUDA_MAX_CHUNKS KVW_MAX_CHUNKS
 #define KVD_CUDA_UUID_BYTES 16
 #define KVD_CUDA_HANDLE_BYTES 64
 #define KVD_CUDA_WHY_BYTES 256

@@ -23,6 +23,8 @@
 #define KVW_MAX_GROUPS 8u
 /* Planes of a pool: 60 layers of k, v and index_k are 180. */
 #define KVW_MAX_PLANES 512u
+/* Pieces of a shard that is shared by descriptors: what a client imports and maps one by one. */
+#define KVW_MAX_CHUNKS 256u
 /* Engines attached to one pool at once; each owns a sink block. */
 #define KVW_MAX_ENGINES 256u
 

@@ -404,18 +404,25 @@ struct kvw_channel_header {
 	uint64_t session;
 	struct kvw_ring_words requests;
 	struct kvw_ring_words completions;
-	/* Daemon to client: a negative error once the session is revoked; else 0. */
+	/* Daemon to client: -KVP_EREVOKED once the session is revoked, -KVP_EDEVICE once its device is lost; else 0. */
 	_Alignas(KVW_CACHE_LINE) _Atomic int32_t revoked;
 	/* Futex word: raised by the daemon after it has posted completions while `client_waiting` is set. */
 	_Alignas(KVW_CACHE_LINE) _Atomic uint32_t completion_futex;
 	/* Client to daemon: 1 while a thread waits on the futex. */
 	_Alignas(KVW_CACHE_LINE) _Atomic uint32_t client_waiting;
+	/*
+	 * Client to daemon, cuda pools: 1 once its device's work has ended and nothing of the pool is mapped
+	 * any more; never taken back. Stored last (release), also after a revocation. Its process then need
+	 * not end for its blocks to be free.
+	 */
+	_Alignas(KVW_CACHE_LINE) _Atomic uint32_t drained;
 };
 static_assert(offsetof(struct kvw_channel_header, requests) == 64, "channel");
 static_assert(offsetof(struct kvw_channel_header, completions) == 192, "channel");
 static_assert(offsetof(struct kvw_channel_header, revoked) == 320, "channel");
 static_assert(offsetof(struct kvw_channel_header, completion_futex) == 384, "channel");
 static_assert(offsetof(struct kvw_channel_header, client_waiting) == 448, "channel");
+static_assert(offsetof(struct kvw_channel_header, drained) == 512, "channel");
 static_assert(sizeof(struct kvw_channel_header) <= KVW_PAGE_BYTES, "channel");
 
 #define KVW_CHANNEL_REQUESTS ((uint64_t)KVW_PAGE_BYTES)

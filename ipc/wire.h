@@ -80,7 +80,7 @@ enum kvw_item_type {
 #undef KVW_ITEM
 #undef KVW_MESSAGE
 #undef KVW_RESERVED
-		KVW_ITEMS
+	KVW_ITEMS
 };
 
 /* Room for any message's struct. */
@@ -94,7 +94,10 @@ union kvw_any {
 #undef KVW_RESERVED
 };
 
-/* What a descriptor in FDS is. X(NAME, number). */
+/*
+ * What a descriptor in FDS is. X(NAME, number). POOL: of a pool on the host. LOCK: of a cuda pool; not to be
+ * mapped, but to be kept open for as long as anything of the pool is mapped or used, and by nobody else.
+ */
 #define KVW_SEGMENT_MAP(X)                                                                                   \
 	X(DIRECTORY, 1)                                                                                      \
 	X(TABLES, 2)                                                                                         \
@@ -102,12 +105,16 @@ union kvw_any {
 	X(TIMELINES, 4)                                                                                      \
 	X(DOORBELL, 5)                                                                                       \
 	X(ANSWERS, 6)                                                                                        \
-	X(POOL, 7)
+	X(POOL, 7)                                                                                           \
+	X(LOCK, 8)
 enum kvw_segment_kind {
 #define X(name, number) KVW_SEGMENT_##name = number,
 	KVW_SEGMENT_MAP(X)
 #undef X
 };
+
+/* How a shard in a CUDA device's memory is mapped. Part of the wire. */
+enum kvw_share { KVW_SHARE_IPC = 1, KVW_SHARE_FD = 2 };
 
 /* Name of a message type, reserved ones included; NULL when there is none. */
 const char *kvw_message_name(uint32_t type);

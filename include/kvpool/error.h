@@ -31,7 +31,8 @@
 	X(KVP_ESTATE, 4115, "the object is not in a state that allows this")                                 \
 	X(KVP_EBACKLOG, 4116, "the request ring is full")                                                    \
 	X(KVP_EDENIED, 4117, "the daemon's access rules refuse this")                                        \
-	X(KVP_EINDEXSCALE, 4118, "the index scale is not a whole number of pages")
+	X(KVP_EINDEXSCALE, 4118, "the index scale is not a whole number of pages")                           \
+	X(KVP_EDEVICE, 4119, "the pool's device is lost, missing, or not the one in use")
 
 enum kvp_error {
 #define KVP_ERROR_ENUM(name, number, text) name = number,
