@@ -17,6 +17,7 @@
  */
 #include "mla.h"
 
+#include "mla_few.h"
 #include "threads.h"
 
 #include <math.h>
@@ -29,6 +30,7 @@
 
 KVK_LEVEL_TABLES(kvk_mla_ops, kvk_mla);
 KVK_LEVEL_TABLES(kvk_mla_row_ops, kvk_mla_rows);
+KVK_LEVEL_TABLES(kvk_mla_few_ops, kvk_mla_few);
 
 /* Results of a unit's rows, over some of its keys. */
 struct slot {
@@ -54,8 +56,8 @@ struct item {
 
 struct frame {
 	const struct kvk_mla_job *job;
-	const struct kvk_mla_ops *ops;
-	const struct kvk_mla_row_ops *row_ops;
+	struct kvk_mla_ops ops;
+	struct kvk_mla_row_ops row_ops;
 	int32_t tiles; /* units of the same queries */
 	int32_t rows;  /* in a unit, the last of `tiles` may have fewer */
 	int64_t units;
@@ -205,7 +207,7 @@ static void take_unit(const struct frame *f, struct worker *worker, int64_t inde
 						       bytes;
 		worker->sees[r] = job->source.length(job->source.op, unit->b, i);
 	}
-	f->row_ops->pack_queries(worker->q, worker->row, unit->rows, job->q_dtype);
+	f->row_ops.pack_queries(worker->q, worker->row, unit->rows, job->q_dtype);
 	worker->unit = index;
 }
 
@@ -246,7 +248,7 @@ static void attend(const struct frame *f, struct worker *worker, const struct un
 		else /* where this thread is likely to go on */
 			gather(f, unit, first + f->threads * KVK_MLA_SPLIT, all, &worker->keys[1]);
 		if (worker->keys[0].count > 0)
-			f->ops->attend(rows, done, &worker->keys[0], &worker->keys[1], f->job->kv_dtype);
+			f->ops.attend(rows, done, &worker->keys[0], &worker->keys[1], f->job->kv_dtype);
 		done += worker->keys[0].count;
 		worker->keys[0] = worker->keys[1];
 	}
@@ -303,8 +305,8 @@ static void write_row(const struct frame *f, const struct unit *unit, const stru
 		if (job->sink)
 			factor /= 1 + exp((double)job->sink[h] - lse);
 	}
-	f->row_ops->store_row(out, job->out_dtype, sum != 0 ? slot->out + (int64_t)r * KVK_MLA_LATENT : NULL,
-			      (float)factor);
+	f->row_ops.store_row(out, job->out_dtype, sum != 0 ? slot->out + (int64_t)r * KVK_MLA_LATENT : NULL,
+			     (float)factor);
 	if (job->lse)
 		job->lse[unit->b * job->lse_stride_batch + h * job->lse_stride_head + i] = (float)lse;
 }
@@ -326,7 +328,7 @@ static void merge_row(const struct frame *f, const struct slot *to, int64_t firs
 						  .acc_max = to->max + r,
 						  .acc_sum = to->sum + r};
 
-		f->row_ops->fold(&fold);
+		f->row_ops.fold(&fold);
 		first += count;
 	}
 }
@@ -400,15 +402,27 @@ static void fill_window(struct frame *f, int64_t *unit, int32_t *split)
 	}
 }
 
+static void choose_ops(struct frame *f, enum kvk_level level)
+{
+	const struct kvk_mla_few_ops *few = KVK_LEVEL_TABLE(kvk_mla_few, level);
+
+	f->ops = *KVK_LEVEL_TABLE(kvk_mla, level);
+	f->row_ops = *KVK_LEVEL_TABLE(kvk_mla_rows, level);
+	if (f->job->heads > KVK_MLA_FEW || f->job->kv_dtype != KVK_BF16 || !few->attend)
+		return;
+	f->ops.attend = few->attend;
+	f->row_ops.pack_queries = few->pack_queries;
+	f->row_ops.store_row = few->store_row;
+}
+
 void kvk_mla_run(const struct kvk_mla_job *job, enum kvk_level level)
 {
-	struct frame f = {.job = job,
-			  .ops = KVK_LEVEL_TABLE(kvk_mla, level),
-			  .row_ops = KVK_LEVEL_TABLE(kvk_mla_rows, level)};
+	struct frame f = {.job = job};
 	const int32_t queries = job->source.queries;
 	int64_t unit = 0;
 	int32_t split = 0;
 
+	choose_ops(&f, level);
 	set_sizes(&f, (int64_t)queries * job->heads, job->threads);
 	f.units = (int64_t)job->batch * (job->s_q / queries) * f.tiles;
 	lay_out_scratch(&f);

@@ -9,6 +9,7 @@
 #include "../dtype.h"
 #include "../internal.h"
 #include "cpu.h"
+#include "mla_few.h"
 
 #define KEYS 77
 #define HEADS 5
@@ -101,12 +102,12 @@ static bool agree(int count)
 		return agree(count);                                                                         \
 	} while (0)
 
-static bool mla_dense_agrees(enum kvk_level level, uint32_t dtype)
+static bool heads_agree(enum kvk_level level, uint32_t dtype, int32_t heads)
 {
 	const struct kvk_mla_dense_params call = {.size = sizeof(call),
 						  .batch = 1,
 						  .s_q = 1,
-						  .heads = HEADS,
+						  .heads = heads,
 						  .page_tokens = PAGE_TOKENS,
 						  .pages = PAGES,
 						  .table_width = PAGES,
@@ -119,7 +120,13 @@ static bool mla_dense_agrees(enum kvk_level level, uint32_t dtype)
 						  .block_table = memory.pages,
 						  .lens = lens};
 
-	AGREES(mla_dense, call, out, OUT);
+	AGREES(mla_dense, call, out, heads * KVK_MLA_LATENT);
+}
+
+/* Few heads have loops of their own. */
+static bool mla_dense_agrees(enum kvk_level level, uint32_t dtype)
+{
+	return heads_agree(level, dtype, HEADS) && heads_agree(level, dtype, KVK_MLA_FEW);
 }
 
 static bool gqa_dense_agrees(enum kvk_level level, uint32_t dtype)

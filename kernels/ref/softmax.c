@@ -2,21 +2,30 @@
 /* See ref.h. */
 #include "ref.h"
 
-static inline void load_row(double *row, const void *array, uint32_t dtype, int64_t offset, int count)
+#include "../cpu/level.h"
+#include "row_loops.h"
+
+#include <stdatomic.h>
+
+KVK_LEVEL_TABLES(kvk_ref_ops, kvk_ref);
+
+/* Asked once: the answer costs an instruction that a hypervisor may want to see. Any thread's is the same. */
+static const struct kvk_ref_ops *ops(void)
 {
-	for (int i = 0; i < count; i++)
-		row[i] = kvk_load(array, dtype, offset + i);
+	static _Atomic(const struct kvk_ref_ops *) chosen;
+	const struct kvk_ref_ops *table = atomic_load_explicit(&chosen, memory_order_relaxed);
+
+	if (table)
+		return table;
+	table = KVK_LEVEL_TABLE(kvk_ref,
+				kvk_level_usable(KVK_LEVEL_AVX2) ? KVK_LEVEL_AVX2 : KVK_LEVEL_SCALAR);
+	atomic_store_explicit(&chosen, table, memory_order_relaxed);
+	return table;
 }
 
-/* The dtype is a constant of each loop: replays spend their time here. */
 void kvk_ref_row(double *row, const void *array, uint32_t dtype, int64_t offset, int count)
 {
-	if (dtype == KVK_BF16)
-		load_row(row, array, KVK_BF16, offset, count);
-	else if (dtype == KVK_F32)
-		load_row(row, array, KVK_F32, offset, count);
-	else
-		load_row(row, array, dtype, offset, count);
+	ops()->load(row, array, dtype, offset, count);
 }
 
 static void load_fp8_row(double *row, const unsigned char *bytes)
@@ -38,19 +47,7 @@ void kvk_ref_mla_row(double *row, const void *kv, uint32_t dtype, int64_t offset
 
 double kvk_ref_dot(const double *a, const double *b, int count)
 {
-	enum { LANES = 8 }; /* independent sums, so that none waits for the one before */
-	double lane[LANES] = {0};
-	double sum = 0;
-	int i = 0;
-
-	for (; i + LANES <= count; i += LANES)
-		for (int n = 0; n < LANES; n++)
-			lane[n] += a[i + n] * b[i + n];
-	for (; i < count; i++)
-		sum += a[i] * b[i];
-	for (int n = 0; n < LANES; n++)
-		sum += lane[n];
-	return sum;
+	return ops()->dot(a, b, count);
 }
 
 void kvk_ref_softmax_begin(struct kvk_ref_softmax *state, int dim)
@@ -83,8 +80,7 @@ void kvk_ref_softmax_add(struct kvk_ref_softmax *state, double score, const doub
 		raise_max(state, score);
 	weight = exp(score - state->max);
 	state->sum += weight;
-	for (int i = 0; i < state->dim; i++)
-		state->value[i] += weight * value[i];
+	ops()->add(state->value, weight, value, state->dim);
 }
 
 double kvk_ref_softmax_lse(const struct kvk_ref_softmax *state)

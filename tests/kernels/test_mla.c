@@ -83,6 +83,22 @@ static void heads_of_any_number_agree(void **state)
 	}
 }
 
+/* Up to four heads over bf16 have loops of their own, sixteen keys a step: queries that see different parts of one. */
+static void few_heads_see_no_more_than_they_may(void **state)
+{
+	static const int32_t lens[] = {1, 3, 16, 17, 31, 130, 517, 1043};
+	struct kvt_mla mla;
+
+	(void)state;
+	for (int32_t heads = 1; heads <= 5; heads++)
+		for (int32_t s_q = 1; s_q <= 7; s_q += 3) {
+			kvt_mla_open(&mla, &rng, lens, 8, s_q, heads, 16, KVK_BF16);
+			mla.params.flags = KVK_CAUSAL;
+			check(&mla);
+			kvt_mla_close(&mla);
+		}
+}
+
 /* 3 queries of 50 heads: rows of one query lie in two units, those of two queries in one. */
 static void queries_share_tiles_and_units(void **state)
 {
@@ -253,6 +269,7 @@ int main(void)
 		cmocka_unit_test(lengths_around_every_edge_agree),
 		cmocka_unit_test(a_row_goes_on_over_several_windows),
 		cmocka_unit_test(heads_of_any_number_agree),
+		cmocka_unit_test(few_heads_see_no_more_than_they_may),
 		cmocka_unit_test(queries_share_tiles_and_units),
 		cmocka_unit_test(nan_behind_a_split_reaches_only_who_sees_it),
 		cmocka_unit_test(threads_do_not_change_a_bit),
