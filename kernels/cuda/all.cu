@@ -57,3 +57,7 @@ namespace table_gather_file
 {
 #include "table_gather.cu"
 }
+namespace stage_file
+{
+#include "stage.cu"
+}

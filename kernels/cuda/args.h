@@ -9,6 +9,8 @@
 
 #include <kvpool/kernels.h>
 
+#include "stage.h"
+
 #ifdef __cplusplus
 #define KVK_STATIC_ASSERT static_assert
 #else
@@ -126,7 +128,7 @@ struct kvk_cuda_plan_args {
 	int32_t *num_splits;
 	int32_t batch, parts, block_tokens, overhead;
 	int32_t split_blocks; /* 0: equal parts; else pieces of that many blocks, whatever else is there */
-	int32_t most_blocks; /* a length counts as at most that many */
+	int32_t most_blocks;  /* a length counts as at most that many */
 };
 
 KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_plan_args) == 48, "the device's layout");
@@ -206,11 +208,13 @@ struct kvk_cuda_correct_args {
 	uint32_t slot_bytes;
 	int32_t newest;
 	int32_t part_count;
+	int32_t valid_tokens; /* of a block of n_valid */
 	uint32_t reserved;
+	int32_t pages; /* table holds page ids; a token before position 0 is written nowhere */
 	struct kvk_cuda_correct_part parts[KVK_CUDA_CORRECT_PARTS];
 };
 
-KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_correct_args) == 496, "the device's layout");
+KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_correct_args) == 504, "the device's layout");
 
 /*
  * Copies of blocks, or of rows in another layout: `rows` pieces of `row_bytes` a block, each with strides
@@ -235,13 +239,30 @@ KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_block_copy_args) == 112, "the device's 
  * The rectangle of a step from rows that stay on the device: to[i] = from[rows[i]]; a row < 0 gives `fill`.
  */
 struct kvk_cuda_gather_args {
-	const int32_t *from; /* [from_rows, width] */
-	const int32_t *rows; /* [count] */
-	int32_t *to;         /* [count, width] */
+	const int32_t *from;   /* [from_rows, width] */
+	const int32_t *rows;   /* [count] */
+	int32_t *to;           /* [count, width] */
+	int32_t *list;         /* rows end to end, or NULL */
+	const int32_t *indptr; /* [count + 1] where each begins in it */
 	int64_t from_stride, to_stride;
 	int32_t count, width, from_rows, fill;
+	int32_t room; /* entries of list */
+	uint32_t reserved;
 };
 
-KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_gather_args) == 56, "the device's layout");
+KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_gather_args) == 80, "the device's layout");
+
+struct kvk_cuda_stage_args {
+	const struct kvk_stage_run *runs; /* [run_count] */
+	const int32_t *from;              /* [positions, width] */
+	int32_t *to;                      /* [rows, width] */
+	int64_t from_stride, to_stride;
+	int32_t run_count, array_count;
+	int32_t positions, rows, width;
+	uint32_t reserved;
+	struct kvk_stage_array arrays[KVK_STAGE_ARRAYS];
+};
+
+KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_stage_args) == 64 + 24 * KVK_STAGE_ARRAYS, "the device's layout");
 
 #endif

@@ -85,14 +85,16 @@ KVK_DEVICE void write_token(const correct_shared &sm, const kvk_cuda_correct_arg
 {
 	const int32_t pos = sm.kv[r] - p.qo_lens[r] + at - sm.start[r];
 	const int32_t *row = p.table + r * p.table_stride;
-	const int64_t slot = p.newest ? slot_of_page(p, row, pos) : slot_of_position(p, row, pos);
+	const int64_t slot = p.pages && pos < 0    ? -1
+			     : p.pages || p.newest ? slot_of_page(p, row, pos)
+						   : slot_of_position(p, row, pos);
 	const int32_t seen = pos + 1 > 1 - p.newest ? pos + 1 : 1 - p.newest;
 
 	if (p.slot_bytes == 4)
 		static_cast<int32_t *>(p.slots)[at] = static_cast<int32_t>(slot);
 	else
 		static_cast<int64_t *>(p.slots)[at] = slot;
-	p.n_valid[at] = seen > 0 ? (seen - 1) / p.page_tokens + 1 : 0;
+	p.n_valid[at] = seen > 0 ? (seen - 1) / p.valid_tokens + 1 : 0;
 }
 
 KVK_DEVICE void write_tokens(const correct_shared &sm, const kvk_cuda_correct_args &p)

@@ -23,6 +23,8 @@
 #include <kvpool/kernels.h>
 #include <kvpool/prep.h>
 
+#include "stage.h"
+
 #define KVK_CUDA_SCRATCH_ALIGN 256
 
 struct kvk_cuda_launch {
@@ -94,10 +96,16 @@ int kvk_kv_write_cuda(const struct kvk_cuda_device *device, const struct kvk_kv_
  * device's; a missing one is -ENOENT, as there. Whether a part's rows are one a request or one a token only
  * the device knows: `faults` [part_count], or NULL, gets 1 for a part that is neither, which is then left
  * alone, and 0 for the others. seq_lens may be `corrected`.
+ *
+ * n_valid counts blocks of valid_tokens; 0: of page_tokens.
+ *
+ * With the flag KVK_CUDA_CORRECT_PAGES the table holds page ids whatever the generation, and a token before
+ * position 0 (a padding row's, say) gets slot -1: a block that others share is not written by it.
  */
 #define KVK_CUDA_CORRECT_BATCH 8192
+#define KVK_CUDA_CORRECT_PAGES (1u << 31)
 int kvk_prep_correct_cuda(const struct kvk_cuda_device *device, const struct kvk_prep_correct_params *params,
-			  int32_t *faults);
+			  int32_t valid_tokens, int32_t *faults);
 
 /*
  * Copies blocks, or changes their layout: block from_ids[i] goes to to_ids[i]; both are [outer, inner] rows
@@ -121,7 +129,10 @@ struct kvk_block_copy_params {
 };
 int kvk_block_copy_cuda(const struct kvk_cuda_device *device, const struct kvk_block_copy_params *params);
 
-/* to[i] = from[rows[i]], rows of `width`; a row that is out of bounds gives `fill`. */
+/*
+ * to[i] = from[rows[i]], rows of `width`; a row that is out of bounds gives `fill`. With `list` also the first
+ * indptr[i + 1] - indptr[i] entries of each, from list[indptr[i]] on.
+ */
 struct kvk_table_gather_params {
 	uint32_t size;
 	uint32_t flags; /* 0 */
@@ -131,7 +142,31 @@ struct kvk_table_gather_params {
 	const int32_t *rows; /* [count] */
 	int32_t *to;         /* [count, width] */
 	int64_t from_stride, to_stride;
+	int32_t *list;         /* [room], or NULL */
+	const int32_t *indptr; /* [count + 1], with list */
+	int32_t room;
+	uint32_t reserved; /* 0 */
 };
 int kvk_table_gather_cuda(const struct kvk_cuda_device *device, const struct kvk_table_gather_params *params);
+
+/*
+ * Copies arrays of words, each to a place of its own, and for each run the entries [first, end) of from[position]
+ * to to[row]. The sources may be pinned memory of the host. A run that is out of bounds is skipped or cut.
+ */
+struct kvk_stage_params {
+	uint32_t size;
+	uint32_t flags; /* 0 */
+	int32_t array_count;
+	int32_t run_count;
+	int32_t positions, rows, width;
+	uint32_t reserved; /* 0 */
+	struct kvk_stage_array arrays[KVK_STAGE_ARRAYS];
+	const struct kvk_stage_run *runs; /* [run_count], of the device's or pinned memory */
+	int64_t run_words;                /* in all: how much the device has to do */
+	const int32_t *from;              /* [positions, width] */
+	int32_t *to;                      /* [rows, width] */
+	int64_t from_stride, to_stride;
+};
+int kvk_stage_cuda(const struct kvk_cuda_device *device, const struct kvk_stage_params *params);
 
 #endif

@@ -30,8 +30,9 @@ static int check_part(const struct kvk_prep_correct_params *p, const struct kvk_
 
 static int check_correct(struct kvk_prep_correct_params *p)
 {
-	if (p->flags & ~KVK_PREP_NEWEST || p->batch < 0 || p->page_tokens < 1 || p->table_width < 0 ||
-	    p->room < 0 || p->part_count < 0 || (p->slot_bytes != 4 && p->slot_bytes != 8))
+	if (p->flags & ~(KVK_PREP_NEWEST | KVK_CUDA_CORRECT_PAGES) || p->batch < 0 || p->page_tokens < 1 ||
+	    p->table_width < 0 || p->room < 0 || p->part_count < 0 ||
+	    (p->slot_bytes != 4 && p->slot_bytes != 8))
 		return -EINVAL;
 	if (p->part_count && (p->flags & KVK_PREP_NEWEST || !p->parts))
 		return -EINVAL;
@@ -57,7 +58,7 @@ static int check_correct_arrays(struct kvk_prep_correct_params *p)
 }
 
 int kvk_prep_correct_cuda(const struct kvk_cuda_device *device, const struct kvk_prep_correct_params *params,
-			  int32_t *faults)
+			  int32_t valid_tokens, int32_t *faults)
 {
 	struct kvk_prep_correct_params p;
 	struct kvk_cuda_correct_args args;
@@ -65,6 +66,8 @@ int kvk_prep_correct_cuda(const struct kvk_cuda_device *device, const struct kvk
 
 	ret = ret ? ret : kvk_cuda_check_device(device);
 	ret = ret ? ret : check_correct(&p);
+	if (!ret && valid_tokens < 0)
+		ret = -EINVAL;
 	if (ret || !p.batch)
 		return ret;
 	ret = check_correct_arrays(&p);
@@ -86,6 +89,8 @@ int kvk_prep_correct_cuda(const struct kvk_cuda_device *device, const struct kvk
 					      .room = p.room,
 					      .slot_bytes = p.slot_bytes,
 					      .newest = (p.flags & KVK_PREP_NEWEST) != 0,
+					      .valid_tokens = valid_tokens ? valid_tokens : p.page_tokens,
+					      .pages = (p.flags & KVK_CUDA_CORRECT_PAGES) != 0,
 					      .part_count = p.part_count};
 	for (int32_t i = 0; i < p.part_count; i++)
 		args.parts[i] =
@@ -166,7 +171,8 @@ int kvk_table_gather_cuda(const struct kvk_cuda_device *device, const struct kvk
 	int ret = kvk_take_params(&p, sizeof(p), params);
 
 	ret = ret ? ret : kvk_cuda_check_device(device);
-	if (!ret && (p.flags || p.count < 0 || p.width < 0 || p.from_rows < 0))
+	if (!ret && (p.flags || p.reserved || p.count < 0 || p.width < 0 || p.from_rows < 0 || p.room < 0 ||
+		     (p.list && !p.indptr)))
 		ret = -EINVAL;
 	if (ret || !p.count || !p.width)
 		return ret;
@@ -178,12 +184,69 @@ int kvk_table_gather_cuda(const struct kvk_cuda_device *device, const struct kvk
 	args = (struct kvk_cuda_gather_args){.from = p.from,
 					     .rows = p.rows,
 					     .to = p.to,
+					     .list = p.list,
+					     .indptr = p.indptr,
 					     .from_stride = p.from_stride,
 					     .to_stride = p.to_stride,
 					     .count = p.count,
 					     .width = p.width,
 					     .from_rows = p.from_rows,
-					     .fill = p.fill};
+					     .fill = p.fill,
+					     .room = p.room};
 	return kvk_cuda_enqueue(device, "kvk_cuda_table_gather", ((int64_t)p.count * p.width + 255) / 256,
 				256, 0, &args, sizeof(args));
+}
+
+static int check_stage(const struct kvk_stage_params *p)
+{
+	if (p->flags || p->reserved || p->array_count < 0 || p->array_count > KVK_STAGE_ARRAYS ||
+	    p->run_count < 0 || p->run_words < 0 || p->positions < 0 || p->rows < 0 || p->width < 0)
+		return -EINVAL;
+	for (int32_t i = 0; i < p->array_count; i++)
+		if (p->arrays[i].words < 0 || (p->arrays[i].words && !(p->arrays[i].from && p->arrays[i].to)))
+			return -EINVAL;
+	return p->run_count && !(p->runs && p->from && p->to) ? -EINVAL : 0;
+}
+
+/* Blocks for the longest array, at least one a run. */
+static int64_t stage_blocks(const struct kvk_cuda_device *device, const struct kvk_stage_params *p)
+{
+	int64_t most = p->run_words;
+	int64_t blocks;
+
+	for (int32_t i = 0; i < p->array_count; i++)
+		most = p->arrays[i].words > most ? p->arrays[i].words : most;
+	blocks = (most + 255) / 256;
+	if (blocks < p->run_count)
+		blocks = p->run_count;
+	return blocks < 4ll * device->units ? blocks : 4ll * device->units;
+}
+
+int kvk_stage_cuda(const struct kvk_cuda_device *device, const struct kvk_stage_params *params)
+{
+	struct kvk_stage_params p;
+	struct kvk_cuda_stage_args args;
+	int64_t blocks;
+	int ret = kvk_take_params(&p, sizeof(p), params);
+
+	ret = ret ? ret : kvk_cuda_check_device(device);
+	ret = ret ? ret : check_stage(&p);
+	if (ret)
+		return ret;
+	blocks = stage_blocks(device, &p);
+	if (!blocks)
+		return 0;
+	args = (struct kvk_cuda_stage_args){.runs = p.runs,
+					    .from = p.from,
+					    .to = p.to,
+					    .from_stride = p.from_stride,
+					    .to_stride = p.to_stride,
+					    .run_count = p.run_count,
+					    .array_count = p.array_count,
+					    .positions = p.positions,
+					    .rows = p.rows,
+					    .width = p.width};
+	for (int32_t i = 0; i < p.array_count; i++)
+		args.arrays[i] = p.arrays[i];
+	return kvk_cuda_enqueue(device, "kvk_cuda_stage", blocks, 256, 0, &args, sizeof(args));
 }

@@ -265,12 +265,12 @@ static void corrections_are_the_hosts(void **state)
 		assert_int_equal(kvk_prep_correct(&p), 0);
 		p = params_of(c, got, flags);
 		simt_device_open(&device, 4, 0, (uint64_t)done);
-		assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, faults), 0);
+		assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, 0, faults), 0);
 		assert_memory_equal(got, want, sizeof(*got));
 		/* Once more, in place: nothing changes. */
 		memcpy(c->lens, got->seq_lens, sizeof(c->lens));
 		p.seq_lens = c->lens;
-		assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, faults), 0);
+		assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, 0, faults), 0);
 		assert_memory_equal(got, want, sizeof(*got));
 		assert_memory_equal(c->lens, want->seq_lens, (size_t)c->batch * sizeof(int32_t));
 		for (int i = 0; i < p.part_count; i++)
@@ -298,15 +298,15 @@ static void a_part_without_a_target_is_an_error(void **state)
 	simt_device_open(&device, 4, 0, 0);
 	p = params_of(c, got, 0);
 	c->parts[0].qo_offset = NULL;
-	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, faults), -ENOENT);
+	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, 0, faults), -ENOENT);
 	p = params_of(c, got, 0);
 	c->parts[2].seqused_rows = c->batch - 1;
-	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, faults), -ERANGE);
+	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, 0, faults), -ERANGE);
 	assert_int_equal(device.launches, 0);
 	/* Rows that only the device can count: the part is left alone and named. */
 	p = params_of(c, got, 0);
 	c->parts[2].seqused_rows = c->tokens + 1;
-	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, faults), 0);
+	assert_int_equal(kvk_prep_correct_cuda(&device.device, &p, 0, faults), 0);
 	assert_int_equal(faults[0], 0);
 	assert_int_equal(faults[2], 1);
 	for (int32_t i = 0; i < c->tokens; i++)
