@@ -12,15 +12,18 @@
 
 #include "ipc/frame.h"
 
+#include "attach_cuda.h"
 #include "batch.h"
 #include "client.h"
 #include "control.h"
+#include "cuda.h"
 #include "engine.h"
 #include "error.h"
 #include "map.h"
 #include "plan.h"
 #include "pool_info.h"
 #include "pump.h"
+#include "stage_cuda.h"
 
 /* Between looks while the daemon still populates a pool. */
 #define READY_WAIT_MS 20
@@ -244,6 +247,8 @@ static int become_engine(struct kvp_client *client, const struct kvc_plan *plan,
 		ret = pull_some(client, engine, &announced, deadline_ns, &pulled);
 	if (!ret)
 		ret = check_headers(client);
+	if (!ret)
+		ret = kvc_device_bind(client);
 	return ret ? ret
 		   : kvc_control_call(client, deadline_ns, KVW_MSG_MAPPED, &mapped, &answer, NULL, NULL);
 }
@@ -273,6 +278,9 @@ static void undo(struct kvp_client *client, struct kvc_engine *engine, bool fork
 {
 	uint32_t i;
 
+	/* Before the memory that it has pinned. */
+	kvc_cuda_close(client->cuda);
+	client->cuda = NULL;
 	kvc_engine_destroy(engine, forked);
 	for (i = 0; i < KVC_MAPS && !forked; i++)
 		kvc_unmap(&client->maps[i]);
@@ -287,6 +295,8 @@ static int attach(struct kvp_client *client, struct kvc_plan *plan, uint64_t dea
 
 	if (!ret)
 		ret = kvc_plan_pool(client->pool, plan);
+	if (!ret)
+		ret = kvc_device_open(client, plan);
 	if (!ret)
 		ret = kvc_engine_create(client, plan, &engine);
 	if (!ret)
@@ -337,6 +347,7 @@ void kvc_detach(struct kvp_client *client, bool forked)
 
 	if (engine)
 		kvc_batch_free(engine->batch);
+	kvc_stage_free(client);
 	client->engine = NULL;
 	undo(client, engine, forked);
 }

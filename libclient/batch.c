@@ -16,6 +16,7 @@
 #include "params.h"
 #include "publish.h"
 #include "rows.h"
+#include "stage_cuda.h"
 
 static int check_limit(const char *name, uint32_t value, uint32_t max)
 {
@@ -69,7 +70,7 @@ static int check_params(const struct kvp_client *client, struct kvp_batch_params
 				INT32_MAX);
 	if (params->pad_table > KVP_PAD_SINK)
 		return kvc_fail(EINVAL, "kvp_batch_params.pad_table is %u: KVP_PAD_*", params->pad_table);
-	return 0;
+	return kvc_stage_check_params(client, params);
 }
 
 /* Hands out arrays of one allocation; the first round, without memory, only counts. */
@@ -100,6 +101,7 @@ static void carve_all(struct carver *carver, struct kvp_batch *batch)
 	batch->filled = carve(carver, n, sizeof(*batch->filled));
 	for (i = 0; i < batch->slots; i++) {
 		batch->slot[i].had = carve(carver, n, sizeof(*batch->slot[i].had));
+		batch->slot[i].row_of = carve(carver, n, sizeof(*batch->slot[i].row_of));
 		batch->slot[i].page_start = carve(carver, (size_t)n + 1, sizeof(uint32_t));
 	}
 }
@@ -141,6 +143,9 @@ static void place_slots(struct kvp_batch *batch)
 		slot->cu_q = (int32_t *)(void *)(base + layout.cu_q);
 		slot->cu_kv = (int32_t *)(void *)(base + layout.cu_kv);
 		slot->page_indptr = (int32_t *)(void *)(base + layout.page_indptr);
+		slot->row_index = (int32_t *)(void *)(base + layout.row_index);
+		slot->runs = (struct kvk_stage_run *)(void *)(base + layout.runs);
+		slot->release = (_Atomic uint64_t *)(void *)(base + layout.release);
 		kvc_arrays_reset(batch, slot);
 	}
 }
@@ -169,6 +174,7 @@ static int create(struct kvp_client *client, const struct kvp_batch_params *para
 	batch->pad_id = pad_id(engine, params->pad_table);
 	batch->block_tokens = engine->block_tokens;
 	batch->slots = engine->tables_params.slots;
+	batch->staging = params->staging;
 	ret = allocate(batch);
 	if (ret) {
 		free(batch);
@@ -176,6 +182,11 @@ static int create(struct kvp_client *client, const struct kvp_batch_params *para
 	}
 	batch->staged_mirror = kvc_mirror(client, KVC_STAGED);
 	place_slots(batch);
+	ret = kvc_stage_prepare(batch);
+	if (ret) {
+		kvc_batch_free(batch);
+		return ret;
+	}
 	*out = batch;
 	return 0;
 }
@@ -192,7 +203,7 @@ static int check_slots(const struct kvc_engine *engine)
 				"step %llu of the batch that was destroyed still runs on timeline %u: "
 				"it must end first",
 				(unsigned long long)engine->slot_uses[i].step, engine->slot_uses[i].timeline);
-	return 0;
+	return kvc_stage_check_ended(engine);
 }
 
 int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params, struct kvp_batch **out)
@@ -350,6 +361,7 @@ void kvp_batch_destroy(struct kvp_batch *batch)
 	mark_members(batch, false);
 	for (i = 0; i < batch->slots; i++)
 		client->engine->slot_uses[i] = batch->slot[i].use;
+	kvc_stage_end(batch);
 	client->engine->batch = NULL;
 	pthread_mutex_unlock(&client->lock);
 	kvc_batch_free(batch);

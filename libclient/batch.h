@@ -20,6 +20,8 @@ struct kvc_position {
 	uint32_t pages;  /* blocks that hold the attended tokens */
 };
 
+struct kvk_stage_run;
+
 struct kvc_slot {
 	int32_t *block_table;
 	int32_t *page_list;
@@ -31,11 +33,18 @@ struct kvc_slot {
 	int32_t *cu_q;
 	int32_t *cu_kv;
 	int32_t *page_indptr;
+	/* For staging; the last is stored by a stream. */
+	int32_t *row_index;
+	struct kvk_stage_run *runs;
+	_Atomic uint64_t *release;
 
-	struct kvc_use use; /* busy until it has ended */
+	struct kvc_use use;         /* busy until it has ended */
+	uint64_t staged;            /* busy until `release` has come to this instead; 0: was not staged */
+	struct kvp_batch_view view; /* of its last step */
 	uint32_t ones; /* 1 + rows for which qo_lens and cu_q are those of one token each; 0: they are not */
 	uint32_t rows; /* positions of `had` that are not padding */
 	struct kvc_position *had; /* [max_seqs] */
+	uint32_t *row_of;         /* [max_seqs] whose row each position's is */
 	/* [max_seqs + 1] where each row's pages begin, then the end of all; a copy that nobody else can write */
 	uint32_t *page_start;
 };
@@ -66,6 +75,9 @@ struct kvp_batch {
 	uint32_t *filled;         /* sequences of a settle that filled a block */
 	uint32_t *staged_mirror;
 
+	uint32_t staging;       /* KVP_STAGING_* */
+	struct kvc_slot *begun; /* of the last step, while it was not staged */
+
 	struct kvc_slot slot[KVW_MAX_SLOTS];
 	void *memory; /* all private arrays */
 };
@@ -81,6 +93,14 @@ void kvc_batch_read_inboxes(struct kvp_batch *batch);
 static inline uint32_t kvc_tokens_of(const uint32_t *tokens, uint32_t i)
 {
 	return tokens ? tokens[i] : 1;
+}
+
+static inline bool kvc_slot_is_free(const struct kvc_engine *engine, const struct kvc_slot *slot)
+{
+	/* Pairs with the stream's store: what it has read before may be written again. */
+	if (slot->staged)
+		return atomic_load_explicit(slot->release, memory_order_acquire) >= slot->staged;
+	return kvc_use_ended(engine, &slot->use);
 }
 
 static inline void kvc_put_slot(const struct kvp_batch *batch, const struct kvc_slot *slot, uint32_t at,

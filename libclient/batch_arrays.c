@@ -244,13 +244,12 @@ static void any(const struct kvp_batch *batch, struct kvc_slot *slot, const uint
 	}
 }
 
-/* A padding row attends nothing and has one query token, whose slot is -1. */
-static uint32_t pad(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t tokens, uint32_t attended)
+uint32_t kvc_arrays_pad(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t first, uint32_t end,
+			uint32_t tokens, uint32_t attended)
 {
-	uint32_t rows = kvc_batch_rows(batch);
 	uint32_t i;
 
-	for (i = batch->count; i < rows; i++) {
+	for (i = first; i < end; i++) {
 		slot->kv_lens[i] = 0;
 		slot->qo_lens[i] = 1;
 		slot->qo_offset[i] = -1;
@@ -279,5 +278,5 @@ uint32_t kvc_arrays_lengths(const struct kvp_batch *batch, struct kvc_slot *slot
 		attended += batch->kv[i];
 	}
 	slot->cu_kv[i] = (int32_t)attended;
-	return pad(batch, slot, count, attended);
+	return kvc_arrays_pad(batch, slot, batch->count, kvc_batch_rows(batch), count, attended);
 }

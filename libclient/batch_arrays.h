@@ -19,6 +19,13 @@ void kvc_arrays_rows(const struct kvp_batch *batch, struct kvc_slot *slot, uint3
 uint32_t kvc_arrays_lengths(const struct kvp_batch *batch, struct kvc_slot *slot, const uint32_t *tokens,
 			    uint32_t count);
 
+/*
+ * Makes rows [first, end) padding, which attend nothing and have one query token each, whose slot is -1; `tokens` and `attended` are the
+ * sums of the rows before. Returns the query tokens with theirs.
+ */
+uint32_t kvc_arrays_pad(const struct kvp_batch *batch, struct kvc_slot *slot, uint32_t first, uint32_t end,
+			uint32_t tokens, uint32_t attended);
+
 /* A slot whose arrays hold nothing yet. */
 void kvc_arrays_reset(const struct kvp_batch *batch, struct kvc_slot *slot);
 

@@ -14,6 +14,7 @@
 #include "mirror.h"
 #include "params.h"
 #include "reserve.h"
+#include "stage_cuda.h"
 
 struct gathered {
 	uint32_t changed; /* entries of batch->changed[] */
@@ -195,7 +196,7 @@ static int find_slot(const struct kvp_batch *batch, uint32_t *out)
 
 	for (i = 0; i < batch->slots; i++) {
 		at = (batch->next_slot + i) % batch->slots;
-		if (kvc_use_ended(batch->client->engine, &batch->slot[at].use)) {
+		if (kvc_slot_is_free(batch->client->engine, &batch->slot[at])) {
 			*out = at;
 			return 0;
 		}
@@ -238,6 +239,19 @@ static void fill_view(const struct kvp_batch *batch, const struct kvc_slot *slot
 	};
 }
 
+/* The members, whose rows the arrays are copies of, may be others when the step is staged. */
+static void keep_for_staging(struct kvp_batch *batch, struct kvc_slot *slot,
+			     const struct kvp_batch_view *view)
+{
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++)
+		slot->row_of[i] = batch->seqs[i]->row;
+	slot->view = *view;
+	kvc_stage_note(batch->client->engine->staging, view);
+	batch->begun = slot;
+}
+
 static int check_begin(const struct kvp_batch *batch, const struct kvc_use *use,
 		       const struct kvp_batch_view *out)
 {
@@ -272,7 +286,10 @@ int kvp_batch_begin(struct kvp_batch *batch, const uint32_t *tokens, uint32_t ti
 	kvc_arrays_rows(batch, slot, gathered.changed);
 	all = kvc_arrays_lengths(batch, slot, tokens, gathered.tokens);
 	slot->use = use;
+	slot->staged = 0;
 	batch->next_slot = (at + 1) % batch->slots;
 	fill_view(batch, slot, all, &view);
+	if (batch->staging)
+		keep_for_staging(batch, slot, &view);
 	return kvc_params_write(out, &view, sizeof(view), "kvp_batch_view");
 }

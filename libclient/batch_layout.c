@@ -2,6 +2,7 @@
 #include "batch_layout.h"
 
 #include "ipc/shm.h"
+#include "kernels/cuda/stage.h"
 
 #define ARRAY_ALIGN 256u
 
@@ -30,6 +31,9 @@ void kvc_batch_layout(uint32_t rows, uint32_t tokens, uint32_t width, uint32_t s
 	out->cu_q = place(&end, (uint64_t)rows + 1, sizeof(int32_t));
 	out->cu_kv = place(&end, (uint64_t)rows + 1, sizeof(int32_t));
 	out->page_indptr = place(&end, (uint64_t)rows + 1, sizeof(int32_t));
+	out->row_index = place(&end, rows, sizeof(int32_t));
+	out->runs = place(&end, rows, sizeof(struct kvk_stage_run));
+	out->release = place(&end, 1, sizeof(uint64_t));
 	out->bytes = end;
 }
 

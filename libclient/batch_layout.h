@@ -5,6 +5,8 @@
  *   block_table i32 [B][W], page_list i32 [B * W], slot_mapping [T] of 4 or 8 bytes, n_valid i32 [T],
  *   kv_lens, qo_lens, qo_offset i32 [B], cu_q, cu_kv, page_indptr i32 [B + 1]
  *
+ * and what staging adds: row_index i32 [B], runs [B] of 16 bytes (struct kvk_stage_run), release u64.
+ *
  * T counts one token of each padding row too.
  */
 #ifndef KVPOOL_LIBCLIENT_BATCH_LAYOUT_H
@@ -23,6 +25,9 @@ struct kvc_batch_layout {
 	uint64_t cu_q;
 	uint64_t cu_kv;
 	uint64_t page_indptr;
+	uint64_t row_index;
+	uint64_t runs;
+	uint64_t release;
 	uint64_t bytes;
 };
 

@@ -29,6 +29,8 @@
 #include "lease.h"
 #include "row.h"
 
+struct kvc_cuda;
+struct kvc_staging;
 struct kvw_hasher;
 
 /* A page that the kernel wipes in a forked child: the one thing a call may look at before it knows which process it is in. */
@@ -148,6 +150,7 @@ struct kvc_engine {
 	pthread_mutex_t probe_lock;
 	struct kvp_batch *batch;
 	struct kvc_use slot_uses[KVW_MAX_SLOTS]; /* of a batch that was destroyed: its steps may still run */
+	struct kvc_staging *staging; /* NULL until a batch wants it */
 };
 
 struct kvp_client {
@@ -162,6 +165,7 @@ struct kvp_client {
 	struct kvc_mapping maps[KVC_MAPS];
 	struct kvc_pool *pool;     /* NULL before attach */
 	struct kvc_engine *engine; /* NULL before attach */
+	struct kvc_cuda *cuda;     /* NULL: no device is used */
 	_Atomic bool attached;     /* release: `pool`, `engine` and `maps` are there for all threads */
 	bool attach_tried;
 };

@@ -163,6 +163,15 @@ static int prepare(struct kvc_cuda_kernels *kernels, const struct kvk_cuda_launc
 	return ret;
 }
 
+int kvc_cuda_kernels_prepare(struct kvc_cuda_kernels *kernels, const char *name, uint32_t shared_bytes)
+{
+	const struct kvk_cuda_launch launch = {.kernel = name, .shared_bytes = shared_bytes};
+	struct kvw_cuda_error error;
+	struct function *function;
+
+	return prepare(kernels, &launch, &function, &error);
+}
+
 static int launch_on(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct kvc_cuda_launcher *launcher = context;

@@ -21,6 +21,9 @@ int kvc_cuda_kernels_load(struct kvw_cuda *cuda, const void *image, struct kvc_c
 /* Nothing of it may be queued any more. NULL is fine. */
 void kvc_cuda_kernels_unload(struct kvc_cuda_kernels *kernels);
 
+/* Looks a kernel up before its first launch, which may be in a capture, where looking up is forbidden. */
+int kvc_cuda_kernels_prepare(struct kvc_cuda_kernels *kernels, const char *name, uint32_t shared_bytes);
+
 /* Launches on one stream; any number of them share the kernels, on any threads. */
 struct kvc_cuda_launcher {
 	struct kvk_cuda_device device; /* for kvk_<op>_cuda(); points to this launcher, which must not move */

@@ -5,7 +5,9 @@
 #include <errno.h>
 
 #include "client.h"
+#include "cuda.h"
 #include "error.h"
+#include "map_cuda.h"
 #include "params.h"
 
 #define ROW_BYTES_FP8_V32 656
@@ -62,6 +64,14 @@ static void set_tokens(const struct kvw_geometry *geometry, const struct kvw_pla
 	view->strides[3] = 1;
 }
 
+/* Of the device, where the pool is there. */
+static void *pool_memory(const struct kvp_client *client)
+{
+	if (client->cuda && client->cuda->pool)
+		return (void *)(uintptr_t)kvc_device_pool_address(client->cuda->pool);
+	return client->maps[KVC_MAP_POOL].memory;
+}
+
 int kvp_plane_view(const struct kvp_client *client, uint32_t plane, enum kvp_layout layout,
 		   struct kvp_view *out)
 {
@@ -88,7 +98,7 @@ int kvp_plane_view(const struct kvp_client *client, uint32_t plane, enum kvp_lay
 		set_opaque(at, geometry->blocks, &view);
 	else
 		set_tokens(geometry, at, wanted, &view);
-	view.data = (uint8_t *)client->maps[KVC_MAP_POOL].memory + at->base;
+	view.data = (uint8_t *)pool_memory(client) + at->base;
 	view.layer = at->layer;
 	view.role = at->role;
 	view.index_scale = index_scale(at);

@@ -117,6 +117,12 @@ struct kvp_attach_params {
 	uint32_t grace_ms;       /* reserved: 0 */
 	uint32_t identity_count;
 	const struct kvp_identity *identity; /* what the blocks depend on; engines that differ in it share nothing */
+	/*
+	 * Driver context that a cuda pool is mapped in and that the engine's streams are of, alive until kvp_close(). NULL: the
+	 * thread's current one; without one the primary context of the pool's device, which is then the library's until kvp_close().
+	 * With a host pool NULL means none: a batch's arrays can then not be staged.
+	 */
+	void *cuda_context;
 };
 /* Makes the client an engine of a pool and maps pool, tables and rings. Once a client. Waits for the daemon. */
 KVP_API KVP_MUST_CHECK int kvp_attach(struct kvp_client *client, const struct kvp_attach_params *params);
@@ -133,7 +139,7 @@ enum kvp_dtype {
 };
 enum kvp_layout { KVP_LAYOUT_NATIVE = 0, KVP_LAYOUT_NHD = 1, KVP_LAYOUT_HND = 2 };
 
-/* A plane as a tensor over all block ids. Valid until kvp_close(). */
+/* A plane as a tensor over all block ids. Valid until kvp_close(). Of a cuda pool `data` is an address of the device. */
 struct kvp_view {
 	uint32_t size;
 	uint32_t dtype;     /* enum kvp_dtype; rows of FP8_V32 are given as U8 [blocks, tokens, 1, 656] */
@@ -162,6 +168,13 @@ KVP_API KVP_MUST_CHECK int kvp_sink_block(const struct kvp_client *client);
 KVP_API uint64_t kvp_step_next(struct kvp_client *client, uint32_t timeline);
 /* The work of all steps up to `step` on the timeline is done: a release store that the daemon and other threads see. */
 KVP_API void kvp_step_done(struct kvp_client *client, uint32_t timeline, uint64_t step);
+/*
+ * The same when `stream` (a stream handle of the driver, of the attach's context) comes to it: everything queued on it before is part of the
+ * step. One timeline, one stream: a step must be above the last one given for the timeline, else -EINVAL. -KVP_ESTATE: the client has no
+ * context, or the stream is being captured (a replayed graph would store the same step again: call this behind each launch of the
+ * graph). -KVP_EBACKLOG: too many steps are queued on a device that can't store words by itself. Calls the driver; never waits.
+ */
+KVP_API KVP_MUST_CHECK int kvp_step_done_on(struct kvp_client *client, uint32_t timeline, uint64_t step, void *stream);
 /* Last step done. */
 KVP_API uint64_t kvp_step_reached(const struct kvp_client *client, uint32_t timeline);
 
@@ -311,6 +324,11 @@ KVP_API KVP_MUST_CHECK int kvp_sync(struct kvp_client *client, uint32_t timeout_
 #define KVP_PAD_MINUS 1u /* -1 */
 #define KVP_PAD_SINK 2u  /* the engine's sink block */
 
+/* How a step's arrays get to the device: kvp_batch_stage(). */
+#define KVP_STAGING_NONE 0u
+#define KVP_STAGING_ROWS 1u  /* rows stay on the device, a step sends what changed; needs the library's kernels for a GPU */
+#define KVP_STAGING_WHOLE 2u /* a slot's arrays, whole, by one copy */
+
 struct kvp_batch_params {
 	uint32_t size;
 	uint32_t max_seqs;     /* rows; 0: the attach's */
@@ -320,6 +338,8 @@ struct kvp_batch_params {
 	uint32_t slot_bytes;   /* of a slot mapping entry: 4 or 8; 0: 4 */
 	uint32_t pad_table;    /* KVP_PAD_*: block_table behind a row's blocks */
 	uint32_t pad_rows;     /* rows behind the batch are padded up to this many: length 0, slot -1; 0: none */
+	uint32_t staging;      /* KVP_STAGING_*; other than NONE needs the attach's context and allocates memory of its device */
+	uint32_t zero;
 };
 /* The engine's batch (one a client). Its arrays lie in the tables segment, so that a pinned mapping serves every step. */
 KVP_API KVP_MUST_CHECK int kvp_batch_create(struct kvp_client *client, const struct kvp_batch_params *params,
@@ -369,6 +389,39 @@ KVP_API KVP_MUST_CHECK int kvp_batch_begin(struct kvp_batch *batch, const uint32
  */
 KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint32_t *accepted, const uint32_t *tokens,
 					    uint32_t timeline, uint64_t step);
+
+/*
+ * Queues on `stream` what brings the arrays of the step begun last to the device. In *out they have addresses of the device, the same at every
+ * step, so that kernels in a captured graph find them; the numbers are the step's. Rows and tokens behind the step's, as far as any earlier
+ * step had some, are padding: length 0, slot -1, pad_table; a graph that was captured with more rows can be replayed. The slot is free
+ * again when the stream has run this. All kernels of the step follow on the same stream, then kvp_step_done_on(). A step on another stream than the
+ * one before is held back on the device until that one is done; -KVP_ESTATE when its kvp_step_done_on() was not called yet, when no step was
+ * begun, and when the stream is being captured (stage before the capture, and before each launch of the graph). -EIO and other errors of the
+ * driver: the step was not staged; calling it again is right. Calls the driver; never waits, nor does it allocate.
+ */
+KVP_API KVP_MUST_CHECK int kvp_batch_stage(struct kvp_batch *batch, void *stream, struct kvp_batch_view *out);
+
+struct kvk_prep_plan_part; /* kvpool/prep.h */
+
+#define KVP_CORRECT_NEWEST 1u /* n_valid of a padding row is 0 instead of 1; there are no plans */
+struct kvp_correct_params {
+	uint32_t size;
+	uint32_t flags;      /* KVP_CORRECT_* */
+	void *stream;        /* may be in a capture */
+	const int32_t *lens; /* [rows] of the device: lengths as they turned out; NULL: they stand in the view's kv_lens */
+	/* Live parts of plans, on the host; their arrays are the device's. At most 8. */
+	const struct kvk_prep_plan_part *parts;
+	uint32_t part_count;
+	uint32_t rows; /* to correct; 0: all of the staged step */
+};
+/*
+ * Queues one kernel that puts right what depends on lengths in the arrays staged last: kv_lens become min(lens, staged), and slot_mapping,
+ * n_valid, cu_kv and the parts' arrays follow, by the rules of kvk_prep_correct() over the batch's own block table. A token before position
+ * 0 gets slot -1. Twice gives the same. qo_offset, page lists and indptr stay: lengths only shrink. -ENOENT: a part lacks an array that it must
+ * have; -ERANGE: an array has neither a row for each request of the part nor one for each of its tokens; then nothing is queued. -KVP_ESTATE: no
+ * step was staged. Calls the driver; never waits.
+ */
+KVP_API KVP_MUST_CHECK int kvp_batch_correct_lens(struct kvp_batch *batch, const struct kvp_correct_params *params);
 
 /* ------------------------------------------------------------------ threads for kernels */
 
