@@ -16,7 +16,6 @@
 #include "batch.h"
 #include "client.h"
 #include "control.h"
-#include "cuda.h"
 #include "engine.h"
 #include "error.h"
 #include "map.h"
@@ -30,20 +29,33 @@
 
 #define MAX_SEGMENTS 32u
 
-/* The segments that an answer announced, in its order. */
+/* The segments that an answer announced, in its order; behind their descriptors come those of a pool's pieces. */
 struct announced {
 	uint32_t count;
 	struct kvw_item_SEGMENT segments[MAX_SEGMENTS];
+	uint32_t chunk_count;
+	uint32_t chunks_pulled;
+	int chunk_fds[KVW_MAX_CHUNKS];
 };
 
 static bool is_known(const struct kvw_item_SEGMENT *segment)
 {
-	return segment->kind >= KVW_SEGMENT_DIRECTORY && segment->kind <= KVW_SEGMENT_POOL && !segment->shard;
+	return segment->kind >= KVW_SEGMENT_DIRECTORY && segment->kind <= KVW_SEGMENT_LOCK && !segment->shard;
+}
+
+/* A pool on a device has a lock instead of a segment. */
+static uint32_t expected_count(const struct kvp_client *client, uint32_t kind)
+{
+	bool on_device = client->pool->shard.share != 0;
+
+	if (kind == KVW_SEGMENT_POOL)
+		return !on_device;
+	return kind == KVW_SEGMENT_LOCK ? on_device : 1;
 }
 
 static int check_announced(struct kvp_client *client, const struct announced *announced)
 {
-	uint32_t seen[KVW_SEGMENT_POOL + 1] = {0};
+	uint32_t seen[KVW_SEGMENT_LOCK + 1] = {0};
 	uint32_t i;
 
 	for (i = 0; i < announced->count; i++) {
@@ -51,8 +63,8 @@ static int check_announced(struct kvp_client *client, const struct announced *an
 			return kvc_break(client, "a segment of an unknown kind");
 		seen[announced->segments[i].kind]++;
 	}
-	for (i = KVW_SEGMENT_DIRECTORY; i <= KVW_SEGMENT_POOL; i++)
-		if (seen[i] != 1)
+	for (i = KVW_SEGMENT_DIRECTORY; i <= KVW_SEGMENT_LOCK; i++)
+		if (seen[i] != expected_count(client, i))
 			return kvc_break(client,
 					 "an attach answer in which a segment is missing or repeated");
 	return 0;
@@ -93,15 +105,15 @@ static const struct {
 	[KVW_SEGMENT_POOL] = {KVC_MAP_POOL, 1, "pool"},
 };
 
-/* Maps one descriptor, or keeps it when it is the doorbell. Takes *fd over when it does. */
+/* Maps one descriptor, or keeps it when it is the doorbell or the lock. Takes *fd over when it does. */
 static int take_segment(struct kvp_client *client, struct kvc_engine *engine,
 			const struct kvw_item_SEGMENT *segment, int *fd)
 {
 	uint64_t bytes = segment->bytes;
 	uint64_t expected;
 
-	if (segment->kind == KVW_SEGMENT_DOORBELL) {
-		engine->doorbell_fd = *fd;
+	if (segment->kind == KVW_SEGMENT_DOORBELL || segment->kind == KVW_SEGMENT_LOCK) {
+		*(segment->kind == KVW_SEGMENT_LOCK ? &engine->lock_fd : &engine->doorbell_fd) = *fd;
 		*fd = -1;
 		return 0;
 	}
@@ -126,8 +138,19 @@ static void close_fds(int *fds, uint32_t count)
 			close(fds[i]);
 }
 
+/* Descriptor number `index` of the answer. Takes *fd over when it keeps it. */
+static int take_fd(struct kvp_client *client, struct kvc_engine *engine, struct announced *announced,
+		   uint32_t index, int *fd)
+{
+	if (index < announced->count)
+		return take_segment(client, engine, &announced->segments[index], fd);
+	announced->chunk_fds[announced->chunks_pulled++] = *fd;
+	*fd = -1;
+	return 0;
+}
+
 /* Pulls the next descriptors and takes them. */
-static int pull_some(struct kvp_client *client, struct kvc_engine *engine, const struct announced *announced,
+static int pull_some(struct kvp_client *client, struct kvc_engine *engine, struct announced *announced,
 		     uint64_t deadline_ns, uint32_t *first)
 {
 	struct kvw_msg_FDS request = {.first = *first};
@@ -140,10 +163,10 @@ static int pull_some(struct kvp_client *client, struct kvc_engine *engine, const
 	if (ret)
 		return ret;
 	if (answer.FDS_OK.first != *first || answer.FDS_OK.count != count || !count ||
-	    count > announced->count - *first)
+	    count > announced->count + announced->chunk_count - *first)
 		ret = kvc_break(client, "other descriptors than it announced");
 	for (i = 0; !ret && i < count; i++)
-		ret = take_segment(client, engine, &announced->segments[*first + i], &fds[i]);
+		ret = take_fd(client, engine, announced, *first + i, &fds[i]);
 	close_fds(fds, count);
 	if (!ret)
 		*first += count;
@@ -200,11 +223,40 @@ static bool marks_are_possible(const struct kvw_msg_ATTACH_OK *told)
 	       told->lease_high <= KVW_LEASE_ENTRIES;
 }
 
+/* The shard as it is now, with what maps it. */
+static int read_memories(struct kvp_client *client, const struct kvw_msg_ATTACH_OK *told,
+			 struct announced *announced)
+{
+	struct kvc_shard shard;
+	int ret = kvc_shard_read(client, told->memories, client->pool->geometry.bytes, true, &shard);
+
+	if (ret)
+		return ret;
+	if (!kvc_shard_same(&shard, &client->pool->shard))
+		return kvc_break(client, "an attach answer that speaks of other memory than the pool's");
+	client->pool->shard = shard;
+	announced->chunk_count = shard.share == KVW_SHARE_FD ? shard.chunks : 0;
+	announced->chunks_pulled = 0;
+	return 0;
+}
+
+static int read_segments(struct kvp_client *client, const struct kvw_msg_ATTACH_OK *told,
+			 struct announced *announced)
+{
+	struct kvw_list segments = told->segments;
+
+	announced->count = 0;
+	while (announced->count < MAX_SEGMENTS &&
+	       kvw_list_next(&segments, KVW_ITEM_SEGMENT, &announced->segments[announced->count]))
+		announced->count++;
+	return check_announced(client, announced);
+}
+
 static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
 		       const struct kvw_msg_ATTACH_OK *told, struct announced *announced)
 {
-	struct kvw_list segments = told->segments;
 	struct kvc_lease *lease = &engine->lease;
+	int ret;
 
 	if (!ids_are_possible(client->pool, told))
 		return kvc_break(client, "an attach answer with impossible ids");
@@ -216,11 +268,26 @@ static int read_answer(struct kvp_client *client, struct kvc_engine *engine,
 	lease->low = (uint32_t)told->lease_low;
 	lease->critical = (uint32_t)told->lease_critical;
 	lease->high = (uint32_t)told->lease_high;
-	announced->count = 0;
-	while (announced->count < MAX_SEGMENTS &&
-	       kvw_list_next(&segments, KVW_ITEM_SEGMENT, &announced->segments[announced->count]))
-		announced->count++;
-	return check_announced(client, announced);
+	ret = read_memories(client, told, announced);
+	return ret ? ret : read_segments(client, told, announced);
+}
+
+/* Every descriptor, and everything mapped that they or the answer stand for. */
+static int map_all(struct kvp_client *client, struct kvc_engine *engine, struct announced *announced,
+		   uint64_t deadline_ns)
+{
+	uint32_t pulled = 0;
+	int ret = 0;
+
+	while (!ret && pulled < announced->count + announced->chunk_count)
+		ret = pull_some(client, engine, announced, deadline_ns, &pulled);
+	if (!ret)
+		ret = check_headers(client);
+	if (!ret)
+		ret = kvc_device_bind(client, announced->chunk_fds);
+	/* The driver has references of its own. */
+	close_fds(announced->chunk_fds, announced->chunks_pulled);
+	return ret;
 }
 
 /*
@@ -234,7 +301,6 @@ static int become_engine(struct kvp_client *client, const struct kvc_plan *plan,
 	struct kvw_msg_ATTACH request;
 	struct announced announced;
 	union kvw_any answer;
-	uint32_t pulled = 0;
 	int ret;
 
 	kvc_plan_message(plan, client->pool, &request);
@@ -243,12 +309,8 @@ static int become_engine(struct kvp_client *client, const struct kvc_plan *plan,
 	client->attach_tried = ret == 0 || ret == -ETIMEDOUT;
 	if (!ret)
 		ret = read_answer(client, engine, &answer.ATTACH_OK, &announced);
-	while (!ret && pulled < announced.count)
-		ret = pull_some(client, engine, &announced, deadline_ns, &pulled);
 	if (!ret)
-		ret = check_headers(client);
-	if (!ret)
-		ret = kvc_device_bind(client);
+		ret = map_all(client, engine, &announced, deadline_ns);
 	return ret ? ret
 		   : kvc_control_call(client, deadline_ns, KVW_MSG_MAPPED, &mapped, &answer, NULL, NULL);
 }
@@ -278,9 +340,8 @@ static void undo(struct kvp_client *client, struct kvc_engine *engine, bool fork
 {
 	uint32_t i;
 
-	/* Before the memory that it has pinned. */
-	kvc_cuda_close(client->cuda);
-	client->cuda = NULL;
+	/* Before the memory that it has pinned, and before the lock. */
+	kvc_device_close(client, engine, forked);
 	kvc_engine_destroy(engine, forked);
 	for (i = 0; i < KVC_MAPS && !forked; i++)
 		kvc_unmap(&client->maps[i]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attach_cuda.h"
 #include "batch_arrays.h"
 #include "batch_layout.h"
 #include "client.h"
@@ -252,6 +253,8 @@ int kvc_batch_check(const struct kvp_batch *batch)
 {
 	int ret = kvc_enter(batch->client);
 
+	if (!ret && batch->client->cuda)
+		ret = kvc_device_check(batch->client);
 	return !ret && batch->left ? not_member(batch->left - 1) : ret;
 }
 

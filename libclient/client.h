@@ -28,6 +28,7 @@
 
 #include "lease.h"
 #include "row.h"
+#include "shard.h"
 
 struct kvc_cuda;
 struct kvc_staging;
@@ -74,6 +75,7 @@ struct kvc_pool {
 	uint32_t data_blocks;
 	uint32_t ready;
 	struct kvw_geometry geometry;
+	struct kvc_shard shard;
 };
 
 /* A record that will be answered. */
@@ -108,6 +110,7 @@ struct kvc_engine {
 	struct kvw_tables_params tables_params;
 	struct kvw_tables_layout tables;
 	int doorbell_fd;
+	int lock_fd; /* of a pool on a device, kept while anything of it may be used; -1: none */
 
 	const struct kvw_directory_header *directory;
 	const _Atomic uint64_t *block_words;
@@ -183,17 +186,19 @@ static inline struct kvc_engine *kvc_engine_of(const struct kvp_client *client)
 	return atomic_load_explicit(&client->attached, memory_order_acquire) ? client->engine : NULL;
 }
 
-/* One load of the daemon's word. */
+/* One load of the daemon's word: -KVP_EREVOKED, or -KVP_EDEVICE when the pool's device is lost. */
 static inline int kvc_check_revoked(const struct kvp_client *client)
 {
 	const struct kvc_engine *engine = kvc_engine_of(client);
 
-	if (engine && atomic_load_explicit(&engine->channel->revoked, memory_order_acquire))
-		return -KVP_EREVOKED;
-	return 0;
+	int word = engine ? atomic_load_explicit(&engine->channel->revoked, memory_order_acquire) : 0;
+
+	if (!word)
+		return 0;
+	return word == -KVP_EDEVICE ? word : -KVP_EREVOKED;
 }
 
-/* 0, -KVP_EREVOKED, -KVP_EPROTO: whether the session stands. A dead daemon is no obstacle here. */
+/* 0, -KVP_EREVOKED, -KVP_EDEVICE, -KVP_EPROTO: whether the session stands. A dead daemon is no obstacle here. */
 static inline int kvc_check_session(const struct kvp_client *client)
 {
 	int ret = kvc_check_revoked(client);

@@ -80,7 +80,7 @@ static int lost(struct kvp_client *client)
 {
 	atomic_store_explicit(&client->gone, -KVP_EDAEMON, memory_order_relaxed);
 	if (kvc_check_revoked(client))
-		return kvc_fail_plain(KVP_EREVOKED, "the daemon has closed the session");
+		return kvc_fail_plain(kvc_check_revoked(client), "the daemon has closed the session");
 	return kvc_fail(
 		KVP_EDAEMON,
 		"the daemon has closed the connection: is kvpoold running, and what does its log say?");

@@ -56,6 +56,18 @@ int kvc_cuda_check_capture(const struct kvc_cuda *cuda, struct kvw_cuda_stream *
 		       : kvc_fail(KVP_ESTATE, "the stream is being captured: %s", remedy);
 }
 
+int kvc_cuda_quiet(const struct kvc_cuda *cuda)
+{
+	bool pushed;
+	int ret = kvc_cuda_enter(cuda, &pushed);
+
+	if (ret)
+		return ret;
+	ret = KVW_CUDA(cuda->driver, NULL, cuCtxSynchronize, );
+	kvc_cuda_leave(cuda, pushed);
+	return ret;
+}
+
 /* ------------------------------------------------------------------ which context */
 
 static void write_uuid(const uint8_t *bytes, char out[41])
@@ -88,7 +100,7 @@ static int fail_absent(const struct kvc_cuda_choice *choice)
 	char text[41];
 
 	write_uuid(choice->uuid, text);
-	return kvc_fail(ENODEV,
+	return kvc_fail(KVP_EDEVICE,
 			"pool '%s' lies on device %s, which this process does not see: look at "
 			"CUDA_VISIBLE_DEVICES and "
 			"at the container's devices",
@@ -133,7 +145,7 @@ static int check_device(const struct kvc_cuda *cuda, const struct kvc_cuda_choic
 		return 0;
 	write_uuid(choice->uuid, wanted);
 	write_uuid(own.bytes, found);
-	return kvc_fail(ENODEV,
+	return kvc_fail(KVP_EDEVICE,
 			"pool '%s' lies on device %s, the context is of %s (device %d here): attach with a "
 			"context of the "
 			"pool's device",

@@ -39,6 +39,8 @@ struct kvc_cuda {
 	struct kvc_pinned timelines;
 	struct kvc_cuda_words *words; /* where has_words is false: words that a host function stores */
 	_Atomic uint64_t queued[KVW_TIMELINES]; /* last step that a stream will store */
+	uint64_t heartbeat; /* of the daemon, as the batch's thread saw it, and since when; 0: never looked */
+	uint64_t heartbeat_ns;
 };
 
 /* Which context. */
@@ -52,6 +54,9 @@ struct kvc_cuda_choice {
 int kvc_cuda_open(const struct kvc_cuda_choice *choice, struct kvc_cuda **out);
 /* Unmaps, unpins, unloads; nothing may be queued any more. NULL is fine, and so is a forked child. */
 void kvc_cuda_close(struct kvc_cuda *cuda);
+
+/* Waits until the context has no work left. */
+int kvc_cuda_quiet(const struct kvc_cuda *cuda);
 
 /* The context becomes current until kvc_cuda_leave(). With an error's text. */
 int kvc_cuda_enter(const struct kvc_cuda *cuda, bool *out_pushed);

@@ -98,7 +98,7 @@ int kvc_engine_create(struct kvp_client *client, const struct kvc_plan *plan, st
 	if (!engine)
 		return kvc_fail_plain(ENOMEM, "an engine");
 	take_plan(engine, plan);
-	engine->doorbell_fd = -1;
+	engine->doorbell_fd = engine->lock_fd = -1;
 	engine->owed_head = engine->owed_tail = -1;
 	pthread_mutex_init(&engine->probe_lock, NULL);
 	ret = allocate_rows(engine);
@@ -161,6 +161,8 @@ void kvc_engine_destroy(struct kvc_engine *engine, bool forked)
 		return;
 	if (engine->doorbell_fd >= 0)
 		close(engine->doorbell_fd);
+	if (engine->lock_fd >= 0)
+		close(engine->lock_fd);
 	destroy_hashers(engine);
 	if (!forked)
 		pthread_mutex_destroy(&engine->probe_lock);

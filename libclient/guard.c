@@ -15,6 +15,9 @@ static int explain(int error)
 		return kvc_fail(
 			KVP_EREVOKED,
 			"the daemon has revoked this session (its log says why): close and connect anew");
+	case -KVP_EDEVICE:
+		return kvc_fail(KVP_EDEVICE, "the daemon has lost the pool's device, and with it the "
+					     "session: close, and look at its log");
 	case -KVP_EDAEMON:
 		return kvc_fail(
 			KVP_EDAEMON,

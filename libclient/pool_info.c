@@ -79,6 +79,7 @@ static int read_pool(struct kvp_client *client, const struct kvw_msg_POOL_OK *to
 	struct kvw_geometry *geometry = &out->geometry;
 	struct kvw_list planes = told->planes;
 	struct kvw_item_PLANE item;
+	int ret;
 
 	if (told->blocks > KVW_MAX_BLOCKS || told->data_blocks >= told->blocks || told->shards != 1 ||
 	    told->groups > 1 || !planes.count)
@@ -95,7 +96,8 @@ static int read_pool(struct kvp_client *client, const struct kvw_msg_POOL_OK *to
 	geometry->bytes = told->bytes;
 	while (kvw_list_next(&planes, KVW_ITEM_PLANE, &item))
 		read_plane(&item, &geometry->planes[geometry->plane_count++]);
-	return check_geometry(client, geometry);
+	ret = check_geometry(client, geometry);
+	return ret ? ret : kvc_shard_read(client, told->memories, geometry->bytes, false, &out->shard);
 }
 
 int kvc_pool_fetch(struct kvp_client *client, const char *name, uint64_t deadline_ns, struct kvc_pool *out)

@@ -56,7 +56,7 @@ struct kvp_connect_params {
 KVP_API KVP_MUST_CHECK int kvp_connect(const struct kvp_connect_params *params, struct kvp_client **out);
 /*
  * Ends the session, unmaps everything (views become invalid), frees the client, its batch and its sequences. Work that still
- * uses the memory must have ended. No other thread may use the client. NULL is a no-op. Also right in a forked child.
+ * uses the memory must have ended; with a device this waits for the context's. No other thread may use the client. NULL is a no-op. Also right in a forked child.
  */
 KVP_API void kvp_close(struct kvp_client *client);
 /*
