@@ -16,6 +16,8 @@
 /* A job of the worker that takes longer, without progress, is reported; so is a turn of the loop. */
 #define WORKER_STUCK_MS 10000u
 #define LONG_TURN_US 1000u
+/* Pools that the answer gives reasons for: with all of them it would be too long a message. */
+#define MAX_REASONS 16u
 
 struct text {
 	char at[KVW_MAX_TEXT_BYTES + 1];
@@ -81,11 +83,32 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 		add(out, "%" PRIu64 " lines of the log were lost: standard error does not take them",
 		    kvd_log_writer_lost());
 	for (i = 0; i < server->config->pool_count; i++) {
-		if (!server->pools[i].ready)
-			add(out, "pool '%s' is being populated", server->pools[i].config->name);
+		const struct kvd_served_pool *pool = &server->pools[i];
+
+		if (*kvd_served_pool_fault(pool))
+			add(out, "pool '%s' %s", pool->config->name,
+			    pool->lost ? "has lost its device" : "is switched off");
+		else if (!pool->ready)
+			add(out, "pool '%s' is being populated", pool->config->name);
 	}
 	if (!out->used)
 		add(out, "ok");
+}
+
+/* What the machine lacks, and the pools that can't be had for it. */
+static void describe_off(const struct kvd_server *server, struct text *out)
+{
+	uint32_t i;
+
+	if (*server->off)
+		add(out, "%s", server->off);
+	for (i = 0; i < server->config->pool_count; i++) {
+		const struct kvd_served_pool *pool = &server->pools[i];
+
+		if (*kvd_served_pool_fault(pool))
+			add(out, "pool '%s' on %s: %s", pool->config->name, pool->config->device,
+			    kvd_served_pool_fault(pool));
+	}
 }
 
 static uint64_t longest_busy_ms(const struct kvd_server *server, const char **out_job)
@@ -113,9 +136,11 @@ int kvd_request_status(struct kvd_session *session, const struct kvw_envelope *r
 	const char *job = "";
 	uint64_t busy_ms = longest_busy_ms(server, &job);
 	struct text health = {.used = 0};
+	struct text off = {.used = 0};
 
 	(void)message;
 	describe_health(server, busy_ms, job, &health);
+	describe_off(server, &off);
 	const struct kvw_msg_STATUS_OK reply = {
 		.daemon_version = kvw_text_of(KVP_VERSION_STRING),
 		.event_loop = kvw_text_of(kvd_loop_name(server->loop)),
@@ -130,7 +155,7 @@ int kvd_request_status(struct kvd_session *session, const struct kvw_envelope *r
 		.longest_part_us = server->clock.longest_in.took_us,
 		.poll_ms = server->config->poll_ms,
 		.health = kvw_text_of(health.at),
-		.off = kvw_text_of(server->off),
+		.off = kvw_text_of(off.at),
 		.socket = kvw_text_of(server->config->socket),
 		.worker_busy_ms = busy_ms,
 		.worker_job = kvw_text_of(job),
@@ -177,7 +202,21 @@ static struct kvw_item_POOL_ITEM pool_item(const struct kvd_served_pool *served,
 		.quota_blocks = config->quota_blocks,
 		.ready = served->ready,
 		.populated_bytes = atomic_load_explicit(&served->populated_bytes, memory_order_relaxed),
+		.device = kvw_text_of(config->device),
+		.lost = served->lost,
 	};
+}
+
+/* Why it is shared as it is, or why it can't be had. */
+static struct kvw_text why_shared(const struct kvd_served_pool *pool, char out[KVD_CUDA_WHY_BYTES])
+{
+	struct kvd_cuda_sharing sharing;
+	const char *fault = kvd_served_pool_fault(pool);
+
+	if (!*fault && kvd_served_pool_sharing(pool, &sharing))
+		fault = sharing.why;
+	snprintf(out, KVD_CUDA_WHY_BYTES, "%s", fault);
+	return kvw_text_of(out);
 }
 
 int kvd_request_pools(struct kvd_session *session, const struct kvw_envelope *request,
@@ -186,12 +225,15 @@ int kvd_request_pools(struct kvd_session *session, const struct kvw_envelope *re
 	const struct kvd_server *server = session->server;
 	struct kvw_item_POOL_ITEM items[KVW_MAX_POOLS];
 	uint64_t counters[KVW_MAX_POOLS][KVW_COUNTERS];
+	char why[MAX_REASONS][KVD_CUDA_WHY_BYTES];
 	uint32_t i;
 
 	(void)message;
 	for (i = 0; i < server->config->pool_count && i < KVW_MAX_POOLS; i++) {
 		read_counters(server->pools[i].pool, counters[i]);
 		items[i] = pool_item(&server->pools[i], counters[i]);
+		if (i < MAX_REASONS)
+			items[i].why = why_shared(&server->pools[i], why[i]);
 	}
 	const struct kvw_msg_POOLS_OK reply = {.pools = kvw_list_of(items, i)};
 	kvd_session_reply(session, request, &reply);

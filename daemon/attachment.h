@@ -54,6 +54,7 @@ struct kvd_attachment {
 	struct kvd_tenant *tenant;
 	uint64_t lock_byte;
 	struct kvd_lock_job lock; /* its descriptor of the pool, then the proof */
+	uint64_t died_us;         /* when its process's end was seen */
 	uint32_t namespace_id;
 	struct kvd_lease_marks lease;
 	struct kvd_attach_memory *memory;
@@ -61,7 +62,7 @@ struct kvd_attachment {
 	struct kvd_watch *doorbell_watch;
 	struct kvw_ring requests;
 	struct kvw_ring completions;
-	uint32_t segments_sent;
+	uint32_t fds_sent;
 	bool guarding; /* MAPPED has come */
 	bool live;     /* and was carried out: from now on channel and timelines may be looked at */
 	bool posted;   /* completions that the client was not woken for yet */
@@ -69,9 +70,11 @@ struct kvd_attachment {
 };
 
 /*
- * A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own six, then the shards.
+ * A session's descriptors, in the order of ATTACH_OK: the directory, the engine's own five, the pool's or its
+ * lock; then the pieces of a CUDA pool that is shared by descriptors.
  */
 #define KVD_ATTACH_SEGMENTS 7u
+#define KVD_ATTACH_LOCK (KVD_ATTACH_SEGMENTS - 1)
 
 static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd_attachment *attachment)
 {

@@ -16,7 +16,13 @@ _Static_assert(KVD_LOOP_IO_URING == 1 && KVD_LOOP_IO_URING_PLAIN == 2 && KVD_LOO
 	       "the choices of event_loop are in the order of the enum");
 _Static_assert(KVD_LOG_WARNING == 1 && KVD_LOG_INFO == 2 && KVD_LOG_DEBUG == 3, "as log_level's");
 _Static_assert(KVD_PAGES_HUGETLB == 1 && KVD_PAGES_THP == 2 && KVD_PAGES_4K == 3, "as pages'");
+_Static_assert(KVD_SHARE_IPC == 1 && KVD_SHARE_FD == 2, "as share's");
 _Static_assert(KVW_POOL_LAYER_MAJOR == KVW_POOL_BLOCK_MAJOR + 1, "as layout's");
+
+bool kvd_pool_config_is_cuda(const struct kvd_pool_config *pool)
+{
+	return strcmp(pool->device, "host") != 0;
+}
 
 static int read_keys(struct kvd_load *load, const struct kvd_key *keys, const struct kvd_setting *settings,
 		     int count, const char *section, const char *missing_at, void *base)
@@ -54,6 +60,28 @@ static int place(struct kvd_load *load, struct kvd_pool_draft *draft, const char
 	return 0;
 }
 
+/* A setting that would have no effect is a mistake. */
+static int refuse_useless(struct kvd_load *load, const struct kvd_pool_draft *draft, const char *section)
+{
+	int share = kvd_key_find(kvd_pool_keys, KVD_POOL_KEYS, "share");
+	bool cuda = kvd_pool_config_is_cuda(&draft->config);
+	int pages = kvd_key_find(kvd_pool_keys, KVD_POOL_KEYS, "pages");
+
+	if (cuda && draft->config.pages != KVD_PAGES_AUTO)
+		return kvd_load_fail(
+			load, draft->settings[pages].where,
+			"%s pages = '%s' is for memory of the machine, but devices = '%s'; leave it "
+			"out",
+			section, draft->settings[pages].text, draft->config.device);
+	if (!cuda && draft->config.share != KVD_SHARE_AUTO)
+		return kvd_load_fail(
+			load, draft->settings[share].where,
+			"%s share = '%s' is for CUDA devices, but devices = 'host'; leave it out, or "
+			"set 'devices = cuda:0'",
+			section, draft->settings[share].text);
+	return 0;
+}
+
 static int finish_pool(struct kvd_load *load, struct kvd_pool_draft *draft)
 {
 	int planes = kvd_key_find(kvd_pool_keys, KVD_POOL_KEYS, "planes");
@@ -66,6 +94,10 @@ static int finish_pool(struct kvd_load *load, struct kvd_pool_draft *draft)
 	ret = read_keys(load, kvd_pool_keys, draft->settings, KVD_POOL_KEYS, section, draft->where, draft);
 	if (ret < 0)
 		return ret;
+	ret = refuse_useless(load, draft, section);
+	if (ret < 0)
+		return ret;
+	draft->config.allow_mps = load->config.allow_mps;
 	context.text = draft->planes;
 	ret = kvd_planes_read(&context, draft);
 	if (!ret)

@@ -17,6 +17,8 @@
 #include "loop.h"
 
 enum kvd_pages { KVD_PAGES_AUTO, KVD_PAGES_HUGETLB, KVD_PAGES_THP, KVD_PAGES_4K };
+/* How the processes of a CUDA pool get at its memory. */
+enum kvd_share { KVD_SHARE_AUTO, KVD_SHARE_IPC, KVD_SHARE_FD };
 
 struct kvd_pool_config {
 	char name[KVW_MAX_NAME_BYTES + 1];
@@ -27,7 +29,15 @@ struct kvd_pool_config {
 	uint64_t tables_limit_bytes;  /* of one engine */
 	enum kvd_pages pages;
 	char policy[KVW_MAX_NAME_BYTES + 1];
+	char device[KVW_MAX_NAME_BYTES + 1]; /* "host", "cuda:0", "cuda:GPU-...", "cuda:0000:19:00.0" */
+	/* CUDA pools: */
+	enum kvd_share share;
+	uint32_t device_grace_ms; /* between a process's end and its blocks' */
+	uint32_t allow_mps;       /* the daemon's */
 };
+
+/* Whether its memory is a CUDA device's. */
+bool kvd_pool_config_is_cuda(const struct kvd_pool_config *pool);
 
 #define KVD_MAX_ADMINS 32u
 
@@ -39,6 +49,7 @@ struct kvd_config {
 	uint32_t poll_ms;
 	uint32_t max_sessions;
 	uint32_t log_level; /* enum kvd_log_level */
+	uint32_t allow_mps; /* of CUDA pools */
 	uid_t admins
 		[KVD_MAX_ADMINS]; /* may use the administration verbs, besides root and the daemon's own uid */
 	uint32_t admin_count;

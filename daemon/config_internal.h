@@ -64,8 +64,7 @@ struct kvd_pool_draft {
 	struct kvd_pool_config config;
 	char where[KVD_WHERE_BYTES]; /* first named */
 	uint32_t layers;
-	const char *planes; /* texts of settings */
-	const char *devices;
+	const char *planes; /* the setting's text */
 	struct kvd_setting settings[KVD_POOL_KEYS];
 };
 

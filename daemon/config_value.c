@@ -2,6 +2,8 @@
 /* Reads one text by its key's kind into the field that the table names. */
 #include "config_internal.h"
 
+#include "device_cuda.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <grp.h>
@@ -213,12 +215,12 @@ static int keep_text(const struct kvd_context *context, void *base)
 
 static int read_devices(const struct kvd_context *context, void *base)
 {
-	if (strcmp(context->text, "host") != 0)
-		return kvd_value_fail(context, "is refused: %s",
-				      strchr(context->text, ',')
-					      ? "more than one device is not supported by this version"
-					      : "devices other than host are not supported by this version");
-	return keep_text(context, base);
+	if (strchr(context->text, ','))
+		return kvd_value_fail(context,
+				      "is refused: more than one device is not supported by this version");
+	if (strcmp(context->text, "host") != 0 && kvd_cuda_check_name(context->text))
+		return kvd_value_fail(context, "is no device");
+	return read_text(context, base);
 }
 
 int kvd_value_read(const struct kvd_context *context, void *base)

@@ -15,14 +15,11 @@
 
 struct kvd_memory; /* one shard of one pool */
 
-/* How the processes of a CUDA pool get at its memory. */
-enum kvd_share { KVD_SHARE_AUTO, KVD_SHARE_IPC, KVD_SHARE_FD };
-
 struct kvd_memory_params {
 	const char *name; /* of the pool, for messages */
 	uint64_t bytes;
 	enum kvd_pages pages;
-	/* CUDA devices only: "cuda:0", "cuda:GPU-...", "cuda:0000:19:00.0" */
+	/* CUDA devices only, as in struct kvd_pool_config. */
 	const char *device;
 	enum kvd_share share;
 	bool allow_mps;

@@ -5,14 +5,29 @@
  */
 #include "device_cuda_internal.h"
 
+#include "lock_byte.h"
 #include "log.h"
 #include "machine.h"
+#include "memfd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+void kvd_cuda_complain(struct kvd_memory *memory, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(memory->problem, sizeof(memory->problem), format, args);
+	va_end(args);
+	kvd_log_error("pool '%s': %s", memory->name, memory->problem);
+}
 
 int kvd_cuda_note(struct kvd_memory *memory, int ret)
 {
@@ -20,13 +35,28 @@ int kvd_cuda_note(struct kvd_memory *memory, int ret)
 		return ret;
 	if (ret == -ENOTRECOVERABLE)
 		memory->lost = true;
-	kvd_log_error("pool '%s': device '%s': %s", memory->name, memory->device, memory->error.text);
+	kvd_cuda_complain(memory, "device '%s': %s", memory->device, memory->error.text);
+	return ret;
+}
+
+static int make_lock_file(struct kvd_memory *memory)
+{
+	int ret = kvd_memfd_create("kvpool-lock", 0, 4096, &memory->lock_fd);
+
+	if (!ret) {
+		ret = kvd_memfd_seal(memory->lock_fd, F_SEAL_WRITE);
+		if (ret < 0)
+			close(memory->lock_fd);
+	}
+	if (ret < 0)
+		kvd_log_error("pool '%s': no file for its locks: %s", memory->name, strerror(-ret));
 	return ret;
 }
 
 static int create(const struct kvd_memory_params *params, struct kvd_memory **out)
 {
 	struct kvd_memory *memory;
+	int ret;
 
 	if (!params->bytes || params->bytes > INT64_MAX / 2)
 		return -EINVAL;
@@ -44,6 +74,11 @@ static int create(const struct kvd_memory_params *params, struct kvd_memory **ou
 	memory->wanted = params->share;
 	memory->allow_mps = params->allow_mps;
 	memory->bytes = params->bytes;
+	ret = make_lock_file(memory);
+	if (ret < 0) {
+		free(memory);
+		return ret;
+	}
 	*out = memory;
 	return 0;
 }
@@ -80,6 +115,7 @@ static void destroy(struct kvd_memory *memory)
 	if (!memory)
 		return;
 	release(memory);
+	close(memory->lock_fd);
 	free(memory);
 }
 
@@ -164,17 +200,12 @@ static int populate(struct kvd_memory *memory, _Atomic uint64_t *progress, const
 
 static int session_fd(struct kvd_memory *memory, uint64_t lock_byte, int *out_fd)
 {
-	(void)memory;
-	(void)lock_byte;
-	(void)out_fd;
-	return -EOPNOTSUPP;
+	return kvd_lock_byte_open(memory->lock_fd, lock_byte, out_fd);
 }
 
 static int proved_gone(struct kvd_memory *memory, uint64_t lock_byte)
 {
-	(void)memory;
-	(void)lock_byte;
-	return -EOPNOTSUPP;
+	return kvd_lock_byte_free(memory->lock_fd, lock_byte);
 }
 
 /* A copy between the host and the device at `pointer`; one of the two is written. */
@@ -258,6 +289,57 @@ int kvd_cuda_sharing(const struct kvd_memory *memory, struct kvd_cuda_sharing *o
 	memcpy(out->uuid, memory->uuid.bytes, sizeof(out->uuid));
 	memcpy(out->handle, memory->handle.bytes, sizeof(out->handle));
 	return 0;
+}
+
+static int try_in_context(struct kvd_memory *memory, struct kvd_cuda_device *out)
+{
+	size_t free_bytes = 0;
+	size_t total_bytes = 0;
+	int ret = KVD_CUDA(memory, cuMemGetInfo, &free_bytes, &total_bytes);
+
+	out->free_bytes = free_bytes;
+	out->total_bytes = total_bytes;
+	return ret;
+}
+
+int kvd_cuda_try(struct kvd_memory *memory, struct kvd_cuda_device *out)
+{
+	int ret = kvd_cuda_find(memory);
+
+	if (!ret)
+		ret = kvd_cuda_choose_share(memory);
+	if (!ret)
+		ret = kvd_cuda_enter(memory);
+	if (!ret) {
+		ret = try_in_context(memory, out);
+		kvd_cuda_leave(memory);
+	}
+	out->ordinal = memory->ordinal;
+	out->share = memory->share;
+	snprintf(out->why, sizeof(out->why), "%s", memory->why);
+	release(memory);
+	return ret;
+}
+
+/* Where there is no context, none is made for it: that takes long and costs device memory. */
+int kvd_cuda_look(struct kvd_memory *memory)
+{
+	struct kvw_cuda_uuid uuid;
+	int ret;
+
+	if (!memory->context)
+		return KVD_CUDA(memory, cuDeviceGetUuid, &uuid, memory->ordinal);
+	ret = kvd_cuda_enter(memory);
+	if (ret < 0)
+		return ret;
+	ret = KVD_CUDA(memory, cuStreamSynchronize, NULL);
+	kvd_cuda_leave(memory);
+	return ret;
+}
+
+const char *kvd_cuda_problem(const struct kvd_memory *memory)
+{
+	return memory->problem;
 }
 
 bool kvd_cuda_lost(const struct kvd_memory *memory)

@@ -11,8 +11,10 @@
  * attributes promise is not what the driver then does everywhere.
  *
  * Every function that calls the driver may block for as long as it likes: populate(), destroy(), read() and
- * write() belong on the worker's thread (destroy() also after the worker's end). There is no session_fd()
- * and no proved_gone(), both -EOPNOTSUPP: the driver has no lock that would outlive a client's work.
+ * write() belong on the worker's thread (destroy() also after the worker's end). session_fd()
+ * gives a descriptor that maps nothing: it is copied by fork() as the driver's own are, so that proved_gone()
+ * says whether any process can still have these. That is needed for the device to be done with a session,
+ * and not enough: descriptors close before what they stand for has ended (device_proof.h).
  */
 #ifndef KVPOOL_DAEMON_DEVICE_CUDA_H
 #define KVPOOL_DAEMON_DEVICE_CUDA_H
@@ -23,6 +25,7 @@
 #define KVD_CUDA_UUID_BYTES 16
 #define KVD_CUDA_HANDLE_BYTES 64
 #define KVD_CUDA_WHY_BYTES 256
+#define KVD_CUDA_PROBLEM_BYTES 640
 
 extern const struct kvd_device_ops kvd_device_cuda;
 
@@ -46,6 +49,27 @@ struct kvd_cuda_sharing {
 int kvd_cuda_sharing(const struct kvd_memory *memory, struct kvd_cuda_sharing *out);
 /* The driver has said that this device answers nothing any more to this process. Any thread. */
 bool kvd_cuda_lost(const struct kvd_memory *memory);
+
+/* What a device is, for --check. */
+struct kvd_cuda_device {
+	int ordinal;
+	uint64_t free_bytes;
+	uint64_t total_bytes;
+	enum kvd_share share; /* that a pool would get */
+	char why[KVD_CUDA_WHY_BYTES];
+};
+/*
+ * Everything that populate() does but for the memory: finds and checks the device, chooses how to share, and
+ * asks for its room. Nothing is left; in place of populate(), on the same thread.
+ */
+int kvd_cuda_try(struct kvd_memory *memory, struct kvd_cuda_device *out);
+/*
+ * One short call of the driver, to learn of a lost device: the others are all made at the beginning. On the
+ * worker's thread, after populate().
+ */
+int kvd_cuda_look(struct kvd_memory *memory);
+/* The last failure, a sentence; "" without one. Not while the worker is at it. */
+const char *kvd_cuda_problem(const struct kvd_memory *memory);
 
 /* -EINVAL for what is not one of the forms in struct kvd_memory_params. */
 int kvd_cuda_check_name(const char *device);

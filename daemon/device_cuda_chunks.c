@@ -102,8 +102,9 @@ int kvd_cuda_choose_share(struct kvd_memory *memory)
 		return ret;
 	memory->share = ret ? KVD_SHARE_IPC : KVD_SHARE_FD;
 	if (memory->wanted == KVD_SHARE_FD && ret) {
-		kvd_log_error("pool '%s': 'share = fd' is not possible on device '%s': %s; set 'share = ipc'",
-			      memory->name, memory->device, memory->why);
+		kvd_cuda_complain(memory,
+				  "'share = fd' is not possible on device '%s': %s; set 'share = ipc'",
+				  memory->device, memory->why);
 		return ret;
 	}
 	if (memory->wanted != KVD_SHARE_AUTO)

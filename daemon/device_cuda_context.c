@@ -43,8 +43,9 @@ int kvd_cuda_check_room(struct kvd_memory *memory)
 
 	if (ret < 0 || memory->bytes <= free_bytes)
 		return ret;
-	kvd_log_error("pool '%s': needs %" PRIu64 " bytes of device '%s', %zu of %zu are free; make 'blocks' "
-		      "smaller, or end what uses them",
-		      memory->name, memory->bytes, memory->device, free_bytes, total_bytes);
+	kvd_cuda_complain(memory,
+			  "needs %" PRIu64 " bytes of device '%s', %zu of %zu are free; make 'blocks' "
+			  "smaller, or end what uses them",
+			  memory->bytes, memory->device, free_bytes, total_bytes);
 	return -ENOMEM;
 }

@@ -68,8 +68,8 @@ static int find_ordinal(struct kvd_memory *memory, const char *name)
 	long ordinal = strtol(name, NULL, 10);
 
 	if (ordinal >= memory->cuda->devices) {
-		kvd_log_error("pool '%s': no device '%s': the driver sees %d, 'cuda:0' to 'cuda:%d'",
-			      memory->name, memory->device, memory->cuda->devices, memory->cuda->devices - 1);
+		kvd_cuda_complain(memory, "no device '%s': the driver sees %d, 'cuda:0' to 'cuda:%d'",
+				  memory->device, memory->cuda->devices, memory->cuda->devices - 1);
 		return -ENODEV;
 	}
 	return KVD_CUDA(memory, cuDeviceGet, &memory->ordinal, (int)ordinal);
@@ -88,9 +88,9 @@ static int find_uuid(struct kvd_memory *memory, const struct kvw_cuda_uuid *uuid
 		if (!memcmp(&found, uuid, sizeof(found)))
 			return 0;
 	}
-	kvd_log_error(
-		"pool '%s': no device '%s' among the %d that the driver sees; 'nvidia-smi -L' lists them",
-		memory->name, memory->device, memory->cuda->devices);
+	kvd_cuda_complain(memory,
+			  "no device '%s' among the %d that the driver sees; 'nvidia-smi -L' lists them",
+			  memory->device, memory->cuda->devices);
 	return -ENODEV;
 }
 
@@ -99,8 +99,8 @@ static int find_bus_id(struct kvd_memory *memory, const char *name)
 	int ret = KVD_CUDA_TRY(memory, cuDeviceGetByPCIBusId, &memory->ordinal, name);
 
 	if (ret < 0)
-		kvd_log_error("pool '%s': no device '%s': %s; 'nvidia-smi -q' tells each device's bus id",
-			      memory->name, memory->device, memory->error.text);
+		kvd_cuda_complain(memory, "no device '%s': %s; 'nvidia-smi -q' tells each device's bus id",
+				  memory->device, memory->error.text);
 	return ret < 0 ? -ENODEV : 0;
 }
 
@@ -135,9 +135,10 @@ static int check_mps(struct kvd_memory *memory)
 
 	if (ret < 0 || !mps || memory->allow_mps)
 		return ret;
-	kvd_log_error("pool '%s': device '%s' runs under MPS, where a killed client's kernels can't be "
-		      "waited for; stop MPS, or set 'allow_mps = yes' for the pool",
-		      memory->name, memory->device);
+	kvd_cuda_complain(memory,
+			  "device '%s' runs under MPS, where a killed client's kernels can't be "
+			  "waited for; stop MPS, or set 'allow_mps = yes' in [daemon]",
+			  memory->device);
 	return -EOPNOTSUPP;
 }
 
@@ -148,9 +149,9 @@ static int check_compute_mode(struct kvd_memory *memory)
 
 	if (ret < 0 || (mode != KVW_CUDA_COMPUTE_PROHIBITED && mode != KVW_CUDA_COMPUTE_EXCLUSIVE))
 		return ret;
-	kvd_log_error("pool '%s': device '%s' admits %s (compute mode); 'nvidia-smi -c DEFAULT' changes that",
-		      memory->name, memory->device,
-		      mode == KVW_CUDA_COMPUTE_EXCLUSIVE ? "one process only" : "no process");
+	kvd_cuda_complain(
+		memory, "device '%s' admits %s (compute mode); 'nvidia-smi -c DEFAULT' changes that",
+		memory->device, mode == KVW_CUDA_COMPUTE_EXCLUSIVE ? "one process only" : "no process");
 	return -EBUSY;
 }
 

@@ -23,6 +23,8 @@ struct kvd_memory {
 	uint64_t bytes;
 	bool populated;
 	_Atomic bool lost;
+	int lock_fd; /* only for its lock bytes */
+	char problem[KVD_CUDA_PROBLEM_BYTES];
 	/* From here on what populate() made. */
 	struct kvw_cuda *cuda;
 	struct kvw_cuda_error error; /* of the last failed call */
@@ -43,6 +45,9 @@ struct kvd_memory {
 #define KVD_CUDA(memory, name, ...)                                                                          \
 	kvd_cuda_note((memory), KVW_CUDA((memory)->cuda, &(memory)->error, name, __VA_ARGS__))
 int kvd_cuda_note(struct kvd_memory *memory, int ret);
+/* A line in the log, with the pool's name before it, that stays as the memory's problem. */
+void kvd_cuda_complain(struct kvd_memory *memory, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* The same without a line in the log, where a failure is an answer. */
 #define KVD_CUDA_TRY(memory, name, ...) KVW_CUDA((memory)->cuda, &(memory)->error, name, __VA_ARGS__)
 

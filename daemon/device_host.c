@@ -19,6 +19,7 @@
  */
 #include "device_host.h"
 
+#include "lock_byte.h"
 #include "log.h"
 #include "machine.h"
 #include "memfd.h"
@@ -204,44 +205,14 @@ static const char *backing(const struct kvd_memory *memory)
 	}
 }
 
-static int lock_of(uint64_t lock_byte, short type, struct flock *out)
-{
-	if (lock_byte > INT64_MAX)
-		return -EINVAL;
-	*out = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)lock_byte, .l_len = 1};
-	return 0;
-}
-
 static int session_fd(struct kvd_memory *memory, uint64_t lock_byte, int *out_fd)
 {
-	struct flock lock;
-	int fd;
-	int ret = lock_of(lock_byte, F_RDLCK, &lock);
-
-	if (ret < 0)
-		return ret;
-	ret = kvd_memfd_reopen(memory->fd, O_RDWR, &fd);
-	if (ret < 0)
-		return ret;
-	if (fcntl(fd, F_OFD_SETLK, &lock) < 0) {
-		ret = -errno;
-		close(fd);
-		return ret;
-	}
-	*out_fd = fd;
-	return 0;
+	return kvd_lock_byte_open(memory->fd, lock_byte, out_fd);
 }
 
 static int proved_gone(struct kvd_memory *memory, uint64_t lock_byte)
 {
-	struct flock lock;
-	int ret = lock_of(lock_byte, F_WRLCK, &lock);
-
-	if (ret < 0)
-		return ret;
-	if (fcntl(memory->fd, F_OFD_GETLK, &lock) < 0)
-		return -errno;
-	return lock.l_type == F_UNLCK;
+	return kvd_lock_byte_free(memory->fd, lock_byte);
 }
 
 static int read_bytes(struct kvd_memory *memory, uint64_t offset, void *out, size_t length)

@@ -61,7 +61,11 @@ static void judge_config(struct kvd_report *report)
 
 static uint64_t descriptors_needed(const struct kvd_config *config)
 {
-	return (uint64_t)config->max_sessions * KVD_SESSION_DESCRIPTORS + KVD_OWN_DESCRIPTORS;
+	uint64_t need = (uint64_t)config->max_sessions * KVD_SESSION_DESCRIPTORS + KVD_OWN_DESCRIPTORS;
+
+	for (uint32_t i = 0; i < config->pool_count; i++)
+		need += kvd_pool_config_is_cuda(&config->pools[i]) ? KVW_MAX_CHUNKS : 0;
+	return need;
 }
 
 static void judge_descriptors(struct kvd_report *report)
@@ -155,6 +159,7 @@ int kvd_preflight_judge(const struct kvd_config *config, const struct kvd_facts 
 
 	judge_config(&report);
 	kvd_judge_memory(&report);
+	kvd_judge_cuda(&report);
 	judge_descriptors(&report);
 	kvd_judge_kernel(&report);
 	judge_socket_dir(&report);
@@ -165,9 +170,12 @@ int kvd_preflight_judge(const struct kvd_config *config, const struct kvd_facts 
 int kvd_preflight(const struct kvd_config *config, FILE *out)
 {
 	struct kvd_facts facts;
+	int ret;
 
 	kvd_facts_look(config, &facts);
-	return kvd_preflight_judge(config, &facts, out);
+	ret = kvd_preflight_judge(config, &facts, out);
+	kvd_facts_drop(&facts);
+	return ret;
 }
 
 static void raise_limit(const struct kvd_config *config, struct rlimit *limit, uint64_t need)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -136,4 +137,11 @@ void kvd_facts_look(const struct kvd_config *config, struct kvd_facts *out)
 	split_dir(config->socket, out->socket_dir, sizeof(out->socket_dir));
 	out->socket_dir_access = look_at_dir(out->socket_dir);
 	out->socket_taken = somebody_listens(config->socket);
+	kvd_facts_look_cuda(config, out);
+}
+
+void kvd_facts_drop(struct kvd_facts *facts)
+{
+	free(facts->cuda);
+	facts->cuda = NULL;
 }

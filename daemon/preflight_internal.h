@@ -8,6 +8,9 @@
 
 #include "preflight.h"
 
+#include "ipc/cuda_driver.h"
+
+#include "device_cuda.h"
 #include "machine.h"
 
 #include <sys/resource.h>
@@ -31,11 +34,27 @@ struct kvd_facts {
 	int pidfd_open;
 	int ofd_locks; /* on a second description made by /proc */
 	char socket_dir[108];
-	int socket_dir_access; /* 0, -ENOENT, -ENOTDIR, -EACCES */
-	bool socket_taken;     /* somebody listens there */
+	int socket_dir_access;       /* 0, -ENOENT, -ENOTDIR, -EACCES */
+	bool socket_taken;           /* somebody listens there */
+	struct kvd_facts_cuda *cuda; /* NULL: no pool is on a CUDA device */
+};
+
+/* preflight_cuda.c: what the driver says; of each CUDA pool, what opening it would. */
+struct kvd_facts_cuda {
+	int driver; /* 0, or a negative errno, with the sentence in driver_text */
+	int version;
+	int devices;
+	char driver_text[KVW_CUDA_ERROR_BYTES];
+	struct {
+		int ret; /* 0, or a negative errno, with the sentence in `text` */
+		char text[KVD_CUDA_PROBLEM_BYTES];
+		struct kvd_cuda_device device;
+	} pools[KVW_MAX_POOLS];
 };
 
 void kvd_facts_look(const struct kvd_config *config, struct kvd_facts *out);
+void kvd_facts_drop(struct kvd_facts *facts);
+void kvd_facts_look_cuda(const struct kvd_config *config, struct kvd_facts *out);
 int kvd_preflight_judge(const struct kvd_config *config, const struct kvd_facts *facts, FILE *out);
 
 /* What the judges write to. */
@@ -53,6 +72,8 @@ void kvd_report_line(struct kvd_report *report, enum kvd_verdict verdict, const 
 
 /* preflight_memory.c */
 void kvd_judge_memory(struct kvd_report *report);
+/* preflight_cuda.c */
+void kvd_judge_cuda(struct kvd_report *report);
 /* preflight_kernel.c */
 void kvd_judge_kernel(struct kvd_report *report);
 

@@ -37,6 +37,8 @@ static void add_pool(struct demand *demand, const struct kvd_facts *facts, const
 	demand->bytes += (uint64_t)pool->geometry.blocks * sizeof(struct kvw_block_record);
 	if (pool->tables_limit_bytes > demand->tables)
 		demand->tables = pool->tables_limit_bytes;
+	if (kvd_pool_config_is_cuda(pool))
+		return;
 	if (bytes > demand->largest)
 		demand->largest = bytes;
 	if (pool->pages == KVD_PAGES_HUGETLB)

@@ -21,6 +21,7 @@
 #include "turn.h"
 
 #define REPORT_EVERY_US 2000000u
+#define LOOK_EVERY_US 1000000u
 
 static int open_memory(struct kvd_served_pool *pool)
 {
@@ -28,9 +29,12 @@ static int open_memory(struct kvd_served_pool *pool)
 		.name = pool->config->name,
 		.bytes = pool->config->geometry.bytes,
 		.pages = pool->config->pages,
+		.device = pool->config->device,
+		.share = pool->config->share,
+		.allow_mps = pool->config->allow_mps != 0,
 	};
 
-	pool->device = &kvd_device_host;
+	pool->device = kvd_pool_config_is_cuda(pool->config) ? &kvd_device_cuda : &kvd_device_host;
 	return pool->device->create(&params, &pool->memory);
 }
 
@@ -140,14 +144,18 @@ static void populated(void *arg, int result)
 	pool->ready = !result;
 	if (result == -ECANCELED)
 		return;
-	if (result)
+	if (result && kvd_pool_config_is_cuda(pool->config))
+		kvd_log_warning("pool '%s' is switched off: %s", pool->config->name,
+				kvd_served_pool_fault(pool));
+	else if (result)
 		kvd_log_error("pool '%s': its %" PRIu64 " bytes could not be made present: %s; make 'blocks' "
 			      "smaller, or free memory",
 			      pool->config->name, pool->config->geometry.bytes, strerror(-result));
 	else
-		kvd_log_info("pool '%s' is ready: %" PRIu32 " blocks of %" PRIu64 " bytes on %s pages",
+		kvd_log_info("pool '%s' is ready: %" PRIu32 " blocks of %" PRIu64 " bytes on %s%s",
 			     pool->config->name, pool->config->data_blocks,
-			     pool->config->geometry.record_bytes, pool->device->backing(pool->memory));
+			     pool->config->geometry.record_bytes, pool->device->backing(pool->memory),
+			     kvd_pool_config_is_cuda(pool->config) ? "" : " pages");
 }
 
 int kvd_served_pool_populate(struct kvd_served_pool *pool, struct kvd_worker *worker)
@@ -171,6 +179,71 @@ void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us)
 	pool->reported_bytes = done;
 	kvd_log_info("pool '%s': %" PRIu64 " of %" PRIu64 " MiB populated", pool->config->name, done >> 20,
 		     pool->config->geometry.bytes >> 20);
+}
+
+bool kvd_served_pool_sharing(const struct kvd_served_pool *pool, struct kvd_cuda_sharing *out)
+{
+	return pool->ready && kvd_pool_config_is_cuda(pool->config) && !kvd_cuda_sharing(pool->memory, out);
+}
+
+bool kvd_served_pool_memory(const struct kvd_served_pool *pool, struct kvw_item_MEMORY *out,
+			    struct kvd_cuda_sharing *out_sharing)
+{
+	struct kvd_cuda_sharing *sharing = out_sharing;
+
+	if (!kvd_served_pool_sharing(pool, sharing))
+		return false;
+	*out = (struct kvw_item_MEMORY){
+		.share = sharing->share == KVD_SHARE_FD ? KVW_SHARE_FD : KVW_SHARE_IPC,
+		.device = kvw_text_of(pool->config->device),
+		.uuid = kvw_bytes_of(sharing->uuid, sizeof(sharing->uuid)),
+		.bytes = sharing->bytes,
+		.offset = sharing->offset,
+		.chunk_bytes = sharing->chunk_bytes,
+		.chunks = sharing->chunk_count,
+	};
+	return true;
+}
+
+const char *kvd_served_pool_fault(const struct kvd_served_pool *pool)
+{
+	const char *problem;
+
+	if (!pool->lost && !(pool->failed && kvd_pool_config_is_cuda(pool->config)))
+		return "";
+	problem = kvd_cuda_problem(pool->memory);
+	return *problem ? problem : strerror(-pool->failed);
+}
+
+/* On the worker's thread. */
+static int look(void *arg, const _Atomic int *cancel)
+{
+	struct kvd_served_pool *pool = arg;
+
+	return *cancel ? -ECANCELED : kvd_cuda_look(pool->memory);
+}
+
+static void looked(void *arg, int result)
+{
+	struct kvd_served_pool *pool = arg;
+
+	(void)result;
+	pool->looking = false;
+	if (pool->lost || !kvd_cuda_lost(pool->memory))
+		return;
+	pool->lost = true;
+	kvd_log_error("pool '%s': its device '%s' is lost; its engines are told, and no new ones taken: "
+		      "restart kvpoold when the device answers again",
+		      pool->config->name, pool->config->device);
+}
+
+void kvd_served_pool_look(struct kvd_served_pool *pool, struct kvd_worker *worker, uint64_t now_us)
+{
+	if (!pool->ready || pool->lost || pool->looking || now_us < pool->next_look_us ||
+	    !kvd_pool_config_is_cuda(pool->config))
+		return;
+	pool->next_look_us = now_us + LOOK_EVERY_US;
+	pool->looking = !kvd_worker_submit(worker, "look at a CUDA device", look, looked, pool);
 }
 
 int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte)

@@ -10,8 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ipc/wire.h"
+
 #include "config.h"
 #include "device.h"
+#include "device_cuda.h"
 #include "lock_queue.h"
 #include "pool.h"
 #include "segment.h"
@@ -34,8 +37,11 @@ struct kvd_served_pool {
 	 * which is after the proof: so no byte is given to two whose mappings could both be alive.
 	 */
 	bool lock_taken[KVW_MAX_ENGINES];
-	bool ready; /* populated: may be attached to */
-	int failed; /* why it never will be */
+	bool ready;   /* populated: may be attached to */
+	int failed;   /* why it never will be */
+	bool lost;    /* its device answers no more */
+	bool looking; /* the worker asks the device whether it does */
+	uint64_t next_look_us;
 	_Atomic uint64_t populated_bytes;
 	uint64_t reported_bytes; /* in the log */
 	uint64_t report_us;
@@ -52,6 +58,19 @@ void kvd_served_pool_close(struct kvd_served_pool *pool);
 
 /* One line of progress every few seconds while it is populated. */
 void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us);
+
+/* How clients map it: true for a CUDA pool that is ready. */
+bool kvd_served_pool_sharing(const struct kvd_served_pool *pool, struct kvd_cuda_sharing *out);
+/* The same as the wire says it; without the handle. False: the pool is the host's, or not ready. */
+bool kvd_served_pool_memory(const struct kvd_served_pool *pool, struct kvw_item_MEMORY *out,
+			    struct kvd_cuda_sharing *out_sharing);
+/*
+ * Why it can't be used now or ever: its device could not be had, or is lost. "" when it can be, or will be
+ * when it is populated.
+ */
+const char *kvd_served_pool_fault(const struct kvd_served_pool *pool);
+/* Has the worker ask a CUDA pool's device, every second, whether it is lost. */
+void kvd_served_pool_look(struct kvd_served_pool *pool, struct kvd_worker *worker, uint64_t now_us);
 
 /* A free lock byte, or -KVP_ELIMIT. */
 int kvd_lock_byte_take(struct kvd_served_pool *pool, uint64_t *out_byte);

@@ -40,7 +40,7 @@ static bool populating(const struct kvd_server *server)
 	uint32_t i;
 
 	for (i = 0; i < server->config->pool_count; i++) {
-		if (!server->pools[i].ready)
+		if (!server->pools[i].ready && !server->pools[i].failed)
 			return true;
 	}
 	return false;
@@ -103,6 +103,20 @@ static int wait_for_events(struct kvd_server *server)
 	return ret;
 }
 
+/* Without a device's pool the daemon serves the others; without any it has nothing to do. */
+static void end_without_pools(struct kvd_server *server)
+{
+	uint32_t i;
+
+	for (i = 0; i < server->config->pool_count; i++) {
+		if (!server->pools[i].failed)
+			return;
+	}
+	if (!server->failed)
+		kvd_log_error("no pool is left to serve");
+	server->failed = server->pools[0].failed;
+}
+
 static void poll_clock(struct kvd_server *server)
 {
 	uint64_t now_us = kvd_now_us();
@@ -119,9 +133,11 @@ static void poll_clock(struct kvd_server *server)
 
 		atomic_fetch_add_explicit(&pool->pool->directory->heartbeat, 1, memory_order_relaxed);
 		kvd_served_pool_report(pool, now_us);
-		if (pool->failed)
+		kvd_served_pool_look(pool, server->workers[KVD_WORKER_CUDA].worker, now_us);
+		if (pool->failed && !*kvd_served_pool_fault(pool))
 			server->failed = pool->failed;
 	}
+	end_without_pools(server);
 }
 
 /* Sessions in rotation, so that one that always has work keeps nobody else waiting. */
@@ -326,6 +342,11 @@ static int open_identity(struct kvd_server *server)
 	return ret;
 }
 
+static enum kvd_worker_use worker_of(const struct kvd_served_pool *pool)
+{
+	return kvd_pool_config_is_cuda(pool->config) ? KVD_WORKER_CUDA : KVD_WORKER_POOLS;
+}
+
 static int open_pools(struct kvd_server *server)
 {
 	uint32_t count = server->config->pool_count;
@@ -342,10 +363,11 @@ static int open_pools(struct kvd_server *server)
 		struct kvd_served_pool *pool = &server->pools[i];
 		const char *pages = pool->device->backing(pool->memory);
 
-		if (pool->config->pages == KVD_PAGES_AUTO && strcmp(pages, "hugetlb") != 0)
+		if (!kvd_pool_config_is_cuda(pool->config) && pool->config->pages == KVD_PAGES_AUTO &&
+		    strcmp(pages, "hugetlb") != 0)
 			note_off(server, "hugetlb pages for pool '%s': it has %s pages", pool->config->name,
 				 pages);
-		ret = kvd_served_pool_populate(pool, server->workers[KVD_WORKER_POOLS].worker);
+		ret = kvd_served_pool_populate(pool, server->workers[worker_of(pool)].worker);
 	}
 	return ret;
 }

@@ -32,10 +32,10 @@ struct kvd_admin_job;
 struct kvd_attach_memory;
 
 /*
- * Three, so that an engine of a pool that is ready waits neither for another pool to be populated nor for the
- * locks that somebody set.
+ * Several, so that an engine of a pool that is ready waits neither for another pool to be populated nor for the
+ * locks that somebody set. Every call of the CUDA driver is KVD_WORKER_CUDA's, since any of them may hang.
  */
-enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKER_LOCKS, KVD_WORKERS };
+enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKER_LOCKS, KVD_WORKER_CUDA, KVD_WORKERS };
 
 struct kvd_server_worker {
 	struct kvd_server *server;

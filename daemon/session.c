@@ -387,12 +387,23 @@ static bool serve_engine(struct kvd_session *session, uint64_t until_us)
 	return (attachment->live && kvd_verbs_serve(session, until_us)) || more;
 }
 
+/* Its blocks are as unreachable as everybody's, and no step of it can end. */
+static void end_without_device(struct kvd_session *session)
+{
+	const struct kvd_served_pool *pool = session->attachment->pool;
+
+	kvd_session_violate(session, NULL, -KVP_EDEVICE, "pool '%s' has lost its device: %.400s",
+			    pool->config->name, kvd_served_pool_fault(pool));
+}
+
 bool kvd_session_work(struct kvd_session *session, uint64_t until_us)
 {
 	bool more = false;
 
 	if (session->state == KVD_SESSION_GREETING && kvd_now_us() - session->accepted_us > KVD_HELLO_US)
 		kvd_session_violate(session, NULL, -ETIMEDOUT, "no HELLO within %u ms", KVD_HELLO_US / 1000u);
+	if (session->state == KVD_SESSION_ATTACHED && session->attachment->pool->lost)
+		end_without_device(session);
 	if (session->state == KVD_SESSION_ATTACHED)
 		more = serve_engine(session, until_us);
 	if (session->waiting)

@@ -133,6 +133,10 @@ int kvd_request_drain(struct kvd_session *session, const struct kvw_envelope *re
 struct kvd_served_pool *kvd_session_find_pool(struct kvd_session *session, const struct kvw_envelope *request,
 					      struct kvw_text name);
 
+/* ERROR of a pool whose device can't be had or is lost. */
+void kvd_session_refuse_pool(struct kvd_session *session, const struct kvw_envelope *request,
+			     const struct kvd_served_pool *pool);
+
 /* -------- teardown.c: the end of a session */
 
 /* Its socket is closed (end of file), or is being closed by us (`revoked`). `cause` goes to the log. */

@@ -195,6 +195,9 @@ static void answer(struct kvd_session *session, const struct kvw_envelope *reque
 		   const struct kvd_attachment *attachment)
 {
 	const struct kvd_served_pool *pool = attachment->pool;
+	struct kvd_cuda_sharing sharing;
+	struct kvw_item_MEMORY memory;
+	bool cuda = kvd_served_pool_memory(pool, &memory, &sharing);
 	const struct kvw_item_SEGMENT segments[KVD_ATTACH_SEGMENTS] = {
 		{.kind = KVW_SEGMENT_DIRECTORY, .bytes = pool->directory.bytes},
 		{.kind = KVW_SEGMENT_TABLES, .bytes = attachment->memory->tables.bytes},
@@ -202,7 +205,9 @@ static void answer(struct kvd_session *session, const struct kvw_envelope *reque
 		{.kind = KVW_SEGMENT_TIMELINES, .bytes = attachment->memory->timelines.bytes},
 		{.kind = KVW_SEGMENT_DOORBELL},
 		{.kind = KVW_SEGMENT_ANSWERS, .bytes = attachment->memory->answers.bytes},
-		{.kind = KVW_SEGMENT_POOL, .bytes = pool->device->bytes(pool->memory)},
+		cuda ? (struct kvw_item_SEGMENT){.kind = KVW_SEGMENT_LOCK}
+		     : (struct kvw_item_SEGMENT){.kind = KVW_SEGMENT_POOL,
+						 .bytes = pool->device->bytes(pool->memory)},
 	};
 	const struct kvw_msg_ATTACH_OK reply = {
 		.engine = attachment->engine->engine,
@@ -217,8 +222,11 @@ static void answer(struct kvd_session *session, const struct kvw_envelope *reque
 		.tables_bytes = attachment->memory->tables.bytes,
 		.directory_bytes = pool->directory.bytes,
 		.segments = kvw_list_of(segments, KVD_ATTACH_SEGMENTS),
+		.memories = kvw_list_of(&memory, cuda),
 	};
 
+	if (cuda && sharing.share == KVD_SHARE_IPC)
+		memory.handle = kvw_bytes_of(sharing.handle, sizeof(sharing.handle));
 	kvd_session_reply(session, request, &reply);
 }
 
@@ -255,6 +263,15 @@ static int make_memory(struct kvd_session *session, const struct kvw_envelope *r
 	return 0;
 }
 
+/* A device's work ends some time after its process, and nothing else tells of that. */
+static void refuse_unseen(struct kvd_session *session, const struct kvw_envelope *request)
+{
+	kvd_session_refuse(
+		session, request, -KVP_EDENIED,
+		"the daemon can't see when this process ends, which a pool on a CUDA device needs: run "
+		"both in one PID namespace, or the daemon on Linux 6.5 or later");
+}
+
 int kvd_request_attach(struct kvd_session *session, const struct kvw_envelope *request,
 		       const union kvw_any *message)
 {
@@ -269,8 +286,18 @@ int kvd_request_attach(struct kvd_session *session, const struct kvw_envelope *r
 	}
 	if (kvd_attach_plan(session, request, &message->ATTACH, &plan))
 		return 0;
+	if (*kvd_served_pool_fault(plan.pool)) {
+		kvd_attach_memory_drop(session->attach_memory);
+		session->attach_memory = NULL;
+		kvd_session_refuse_pool(session, request, plan.pool);
+		return 0;
+	}
 	if (!plan.pool->ready)
 		return 1;
+	if (kvd_pool_config_is_cuda(plan.pool->config) && session->peer.pidfd < 0) {
+		refuse_unseen(session, request);
+		return 0;
+	}
 	if (!session->attach_memory)
 		return make_memory(session, request, &plan);
 	if (!session->attach_memory->done)

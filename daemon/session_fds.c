@@ -25,12 +25,21 @@ static bool all_read(const struct kvd_session *session)
 	return !ioctl(session->socket, SIOCOUTQ, &unread) && unread == 0;
 }
 
-/* Ours of the pool is closed after it: its lock would be one that is left. */
-static void send_descriptors(struct kvd_session *session, const struct kvw_envelope *request)
+/* Of all that the session is given. */
+static uint32_t fd_count(const struct kvd_attachment *attachment)
 {
-	struct kvd_attachment *attachment = session->attachment;
+	struct kvd_cuda_sharing sharing;
+
+	return KVD_ATTACH_SEGMENTS +
+	       (kvd_served_pool_sharing(attachment->pool, &sharing) ? sharing.chunk_count : 0);
+}
+
+/* Those from `first` on that one message takes. */
+static uint32_t collect_fds(const struct kvd_attachment *attachment, uint32_t first,
+			    int out[KVW_MAX_FDS_PER_MESSAGE])
+{
 	const struct kvd_attach_memory *memory = attachment->memory;
-	const int fds[KVD_ATTACH_SEGMENTS] = {
+	const int segments[KVD_ATTACH_SEGMENTS] = {
 		attachment->pool->directory.send_fd,
 		memory->tables.send_fd,
 		memory->channel.send_fd,
@@ -39,13 +48,32 @@ static void send_descriptors(struct kvd_session *session, const struct kvw_envel
 		memory->answers.send_fd,
 		attachment->lock.fd,
 	};
-	uint32_t first = attachment->segments_sent;
-	const struct kvw_msg_FDS_OK reply = {.first = first, .count = KVD_ATTACH_SEGMENTS - first};
+	struct kvd_cuda_sharing sharing = {.chunk_count = 0};
+	uint32_t count = 0;
+	uint32_t at;
 
-	attachment->segments_sent = KVD_ATTACH_SEGMENTS;
+	kvd_served_pool_sharing(attachment->pool, &sharing);
+	for (at = first; at < KVD_ATTACH_SEGMENTS + sharing.chunk_count && count < KVW_MAX_FDS_PER_MESSAGE;
+	     at++)
+		out[count++] =
+			at < KVD_ATTACH_SEGMENTS ? segments[at] : sharing.fds[at - KVD_ATTACH_SEGMENTS];
+	return count;
+}
+
+/* Ours of the pool is closed after it: its lock would be one that is left. */
+static void send_descriptors(struct kvd_session *session, const struct kvw_envelope *request)
+{
+	struct kvd_attachment *attachment = session->attachment;
+	uint32_t first = attachment->fds_sent;
+	int fds[KVW_MAX_FDS_PER_MESSAGE];
+	uint32_t count = collect_fds(attachment, first, fds);
+	const struct kvw_msg_FDS_OK reply = {.first = first, .count = count};
+
+	attachment->fds_sent += count;
 	session->fds_sent_unread = true;
-	kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_CLOSE);
-	kvd_session_reply_fds(session, request, &reply, fds + first, KVD_ATTACH_SEGMENTS - first);
+	if (first <= KVD_ATTACH_LOCK)
+		kvd_lock_queue_add(&attachment->pool->locks, &attachment->lock, KVD_LOCK_CLOSE);
+	kvd_session_reply_fds(session, request, &reply, fds, count);
 }
 
 /* 1: the worker makes the pool's descriptor; 0: it is there, or the request was refused. */
@@ -81,17 +109,16 @@ int kvd_request_fds(struct kvd_session *session, const struct kvw_envelope *requ
 		return 0;
 	}
 	session->fds_sent_unread = false;
-	if (first != attachment->segments_sent || first >= KVD_ATTACH_SEGMENTS) {
-		kvd_session_refuse(session, request,
-				   first < attachment->segments_sent ? -KVP_ESTATE : -EINVAL,
+	if (first != attachment->fds_sent || first >= fd_count(attachment)) {
+		kvd_session_refuse(session, request, first < attachment->fds_sent ? -KVP_ESTATE : -EINVAL,
 				   "FDS asks for segments from %" PRIu64 " on; the next of %u is %" PRIu32
 				   ", each is given once",
-				   first, KVD_ATTACH_SEGMENTS, attachment->segments_sent);
+				   first, fd_count(attachment), attachment->fds_sent);
 		return 0;
 	}
 	if (attachment->lock.queued)
 		return 1;
-	if (attachment->lock.fd < 0)
+	if (first <= KVD_ATTACH_LOCK && attachment->lock.fd < 0)
 		return make_pool_fd(session, request);
 	send_descriptors(session, request);
 	return 0;
@@ -118,11 +145,11 @@ int kvd_request_mapped(struct kvd_session *session, const struct kvw_envelope *r
 	const struct kvw_msg_MAPPED_OK reply = {.unused = 0};
 
 	(void)message;
-	if (attachment->live || attachment->segments_sent < KVD_ATTACH_SEGMENTS) {
+	if (attachment->live || attachment->fds_sent < fd_count(attachment)) {
 		kvd_session_refuse(session, request, -KVP_ESTATE,
 				   "MAPPED is said once, when all of %u segments were pulled; %" PRIu32
 				   " were",
-				   KVD_ATTACH_SEGMENTS, attachment->segments_sent);
+				   fd_count(attachment), attachment->fds_sent);
 		return 0;
 	}
 	if (!attachment->guarding)

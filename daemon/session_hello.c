@@ -135,6 +135,14 @@ struct kvd_served_pool *kvd_session_find_pool(struct kvd_session *session, const
 	return pool;
 }
 
+void kvd_session_refuse_pool(struct kvd_session *session, const struct kvw_envelope *request,
+			     const struct kvd_served_pool *pool)
+{
+	kvd_session_refuse(session, request, -KVP_EDEVICE, "pool '%s' %s: %.400s", pool->config->name,
+			   pool->lost ? "has lost its device" : "is switched off",
+			   kvd_served_pool_fault(pool));
+}
+
 static struct kvw_item_PLANE plane_item(const struct kvw_plane *plane)
 {
 	return (struct kvw_item_PLANE){
@@ -162,10 +170,16 @@ int kvd_request_pool(struct kvd_session *session, const struct kvw_envelope *req
 	const struct kvd_served_pool *pool = kvd_session_find_pool(session, request, message->POOL.name);
 	struct kvw_item_PLANE planes[KVW_MAX_PLANES];
 	const struct kvw_geometry *geometry;
+	struct kvd_cuda_sharing sharing;
+	struct kvw_item_MEMORY memory;
 	uint32_t i;
 
 	if (!pool)
 		return 0;
+	if (*kvd_served_pool_fault(pool)) {
+		kvd_session_refuse_pool(session, request, pool);
+		return 0;
+	}
 	geometry = &pool->config->geometry;
 	for (i = 0; i < geometry->plane_count; i++)
 		planes[i] = plane_item(&geometry->planes[i]);
@@ -184,6 +198,7 @@ int kvd_request_pool(struct kvd_session *session, const struct kvw_envelope *req
 		.memory = kvw_text_of(pool->device->backing(pool->memory)),
 		.planes = kvw_list_of(planes, geometry->plane_count),
 		.ready = pool->ready,
+		.memories = kvw_list_of(&memory, kvd_served_pool_memory(pool, &memory, &sharing)),
 	};
 	kvd_session_reply(session, request, &reply);
 	return 0;

@@ -8,7 +8,8 @@
  *                             its blocks are freed
  *
  * The three are asked for at the end itself, when the pidfd is ready, and at every poll (proofs.h says when
- * less often), the last one by the worker (lock_queue.h); no timeout ever stands for one of them. A client
+ * less often), the last one by the worker (lock_queue.h); no timeout ever stands for one of them. What a CUDA
+ * device needs beyond them stands in device_proof.h. A client
  * that unmaps before it closes is proved gone at its end of file.
  */
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 #include <kvpool/error.h>
 
+#include "device_proof.h"
 #include "log.h"
 #include "session.h"
 
@@ -45,7 +47,8 @@ static void tell_revoked(struct kvd_attachment *attachment)
 
 	if (!attachment->live)
 		return;
-	atomic_store_explicit(&channel->revoked, -KVP_EREVOKED, memory_order_release);
+	atomic_store_explicit(&channel->revoked, attachment->pool->lost ? -KVP_EDEVICE : -KVP_EREVOKED,
+			      memory_order_release);
 	atomic_fetch_add_explicit(&channel->completion_futex, 1, memory_order_release);
 	kvw_futex_wake(&channel->completion_futex, KVW_MAX_WOKEN);
 }
@@ -148,6 +151,16 @@ static void look_for_death(struct kvd_session *session)
 	session->died = kvd_engine_waiting(engine) > 0 || engine->hold_count > 0;
 	kvd_attachment_latch(attachment, true);
 	kvd_engine_die(engine);
+	attachment->died_us = kvd_now_us();
+}
+
+/* Whatever was launched has ended: what it has completed counts, and nothing else is awaited. */
+static void look_for_word(struct kvd_session *session)
+{
+	if (!kvd_device_drained(session))
+		return;
+	kvd_attachment_latch(session->attachment, true);
+	kvd_engine_prove_gone(session->attachment->engine);
 }
 
 static void ask_for_proof(struct kvd_session *session)
@@ -166,6 +179,9 @@ static void look_for_proof(struct kvd_session *session)
 	if (!proof_awaited(session) || session->proof_round == attachment->pool->locks.proofs.round)
 		return;
 	look_for_death(session);
+	look_for_word(session);
+	if (!proof_awaited(session))
+		return;
 	if (!attachment->lock.queued)
 		ask_for_proof(session);
 }
@@ -181,7 +197,7 @@ void kvd_session_lock_told(struct kvd_lock_job *job)
 
 	if (session->state != KVD_SESSION_ENDING)
 		return;
-	if (job->kind == KVD_LOCK_PROOF && job->result == 1)
+	if (job->kind == KVD_LOCK_PROOF && job->result == 1 && kvd_device_proves_gone(session, kvd_now_us()))
 		kvd_engine_prove_gone(session->attachment->engine);
 	else if (job->kind == KVD_LOCK_MAKE)
 		close_pool_fd(session->attachment);
@@ -267,9 +283,7 @@ void kvd_session_waits_for(const struct kvd_session *session, char *out, size_t 
 		snprintf(out, capacity, "process %d to end, or to unmap pool '%s'", (int)session->peer.pid,
 			 attachment->pool->config->name);
 	else if (attachment->engine->state == KVD_ENGINE_DEAD)
-		snprintf(out, capacity,
-			 "the last mapping of pool '%s' from process %d (lock byte %" PRIu64 ")",
-			 attachment->pool->config->name, (int)session->peer.pid, attachment->lock_byte);
+		kvd_device_waits_for(session, out, capacity);
 	else
 		snprintf(out, capacity, "its blocks to be freed");
 }

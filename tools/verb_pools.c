@@ -48,7 +48,10 @@ static json_t *pool_json(const struct kvw_item_POOL_ITEM *pool)
 	json_t *object = json_object();
 
 	add_geometry_json(object, pool);
+	ctl_json_text(object, "device", pool->device);
 	ctl_json_text(object, "memory", pool->memory);
+	ctl_json_text(object, "why", pool->why);
+	json_object_set_new(object, "lost", json_boolean(pool->lost != 0));
 	ctl_json_text(object, "policy", pool->policy);
 	ctl_json_u64(object, "epoch", pool->epoch);
 	ctl_json_u64(object, "engines", pool->engines);
@@ -89,8 +92,9 @@ static void add_ready(struct ctl_table *table, const struct kvw_item_POOL_ITEM *
 {
 	char text[CTL_TEXT_BYTES];
 
-	ctl_table_text(table, pool->ready
-				      ? "yes"
+	ctl_table_text(table, pool->ready ? "yes"
+			      : pool->why.length
+				      ? "off"
 				      : ctl_percent(pool->populated_bytes, pool->bytes, text, sizeof(text)));
 }
 
@@ -100,6 +104,7 @@ static void add_geometry(struct ctl_table *table, const struct kvw_item_POOL_ITE
 	ctl_table_number(table, pool->blocks);
 	ctl_table_number(table, pool->block_tokens);
 	ctl_table_bytes(table, pool->bytes);
+	add_name(table, pool->device);
 	add_name(table, pool->memory);
 	add_name(table, pool->policy);
 	ctl_table_number(table, pool->engines);
@@ -147,14 +152,30 @@ static int print_one(const char *titles, struct kvw_list pools,
 #define X(field, title) "|>" title
 static const char state_titles[] = "POOL" STATE_MAP(X);
 #undef X
-static const char geometry_titles[] = "POOL|>BLOCKS|>TOKENS|>SIZE|MEMORY|POLICY|>ENGINES|>QUOTA|READY";
+static const char geometry_titles[] = "POOL|>BLOCKS|>TOKENS|>SIZE|DEVICE|MEMORY|POLICY|>ENGINES|>QUOTA|READY";
 static const char counter_titles[] =
 	"POOL|>LOOK-UPS|>HITS|>RATE|>PUBLISHED|>DUPLICATES|>EVICTED|>NO BLOCKS|>OVER QUOTA";
+
+/* Why a pool is shared as it is, or why it is off; those of the host have nothing to say. */
+static void print_reasons(struct kvw_list pools)
+{
+	struct kvw_item_POOL_ITEM pool;
+
+	while (kvw_list_next(&pools, KVW_ITEM_POOL_ITEM, &pool)) {
+		char name[KVW_MAX_NAME_BYTES + 1];
+		char why[256];
+
+		if (pool.why.length)
+			printf("%s: %s%s\n", ctl_safe(pool.name, name, sizeof(name)),
+			       pool.lost ? "its device is lost: " : "", ctl_safe(pool.why, why, sizeof(why)));
+	}
+}
 
 static int print_tables(struct kvw_list pools)
 {
 	int code = print_one(geometry_titles, pools, add_geometry);
 
+	print_reasons(pools);
 	putchar('\n');
 	code = code ? code : print_one(state_titles, pools, add_states);
 	putchar('\n');

@@ -274,6 +274,23 @@ static void a_section_may_be_opened_again(void **state)
 	kvd_config_free(&loaded.config);
 }
 
+static void a_pool_can_be_on_a_device(void **state)
+{
+	struct config_loaded loaded = CONFIG_LOAD("[daemon]\nallow_mps=yes\n[pool a]\nblocks=1\n"
+						  "[pool b]\nblocks=1\ndevices=cuda:0000:19:00.0\n"
+						  "share=ipc\ndevice_grace_ms=7\n");
+
+	(void)state;
+	config_assert_loads(&loaded);
+	assert_false(kvd_pool_config_is_cuda(&loaded.config.pools[0]));
+	assert_true(kvd_pool_config_is_cuda(&loaded.config.pools[1]));
+	assert_string_equal(loaded.config.pools[1].device, "cuda:0000:19:00.0");
+	assert_int_equal(loaded.config.pools[1].share, KVD_SHARE_IPC);
+	assert_int_equal(loaded.config.pools[1].device_grace_ms, 7);
+	assert_int_equal(loaded.config.pools[1].allow_mps, 1);
+	kvd_config_free(&loaded.config);
+}
+
 static void every_key_is_printed_with_default_and_range(void **state)
 {
 	char *keys = print(kvd_config_print_keys);
@@ -282,10 +299,10 @@ static void every_key_is_printed_with_default_and_range(void **state)
 	(void)state;
 	for (const char *c = keys; *c; c++)
 		lines += *c == '\n';
-	assert_int_equal(lines, 8 + 11);
+	assert_int_equal(lines, 9 + 13);
 	assert_non_null(strstr(keys, "daemon\tpoll_ms\t2\t1 to 10\t"));
 	assert_non_null(strstr(keys, "pool\tblocks\t-\t1 to 67108864\t"));
-	assert_non_null(strstr(keys, "pool\tdevices\thost\thost\t"));
+	assert_non_null(strstr(keys, "pool\tdevices\thost\thost, cuda:N,"));
 	free(keys);
 }
 
@@ -329,7 +346,7 @@ static void ranges_in_the_help_are_the_limits(void **state)
 				kvd_config_free(&loaded.config);
 		}
 	}
-	assert_int_equal(ranges, 7);
+	assert_int_equal(ranges, 8);
 	free(keys);
 }
 
@@ -369,6 +386,7 @@ int main(void)
 		cmocka_unit_test(the_command_line_wins_over_the_file),
 		cmocka_unit_test(a_daemon_can_start_without_a_file),
 		cmocka_unit_test(a_section_may_be_opened_again),
+		cmocka_unit_test(a_pool_can_be_on_a_device),
 		cmocka_unit_test(every_key_is_printed_with_default_and_range),
 		cmocka_unit_test(ranges_in_the_help_are_the_limits),
 		cmocka_unit_test(help_and_version_end_before_anything_is_read),
