@@ -46,10 +46,16 @@ KVK_INLINE __m512i convert(int32_t *out, const int32_t *at, __mmask16 lanes,
 	return _mm512_maskz_add_epi32(lanes, ids, _mm512_set1_epi32(1));
 }
 
-KVK_INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
-				const struct kvk_prep_ratio *ratio)
+typedef __m512i most;
+
+KVK_INLINE uint32_t largest_of(most high)
 {
-	__m512i high = _mm512_setzero_si512();
+	return _mm512_reduce_max_epu32(high);
+}
+
+KVK_INLINE most convert_row(int32_t *out, const int32_t *ids, int32_t count,
+			    const struct kvk_prep_ratio *ratio, most high)
+{
 	int32_t i = 0;
 
 	for (; i + LANES <= count; i += LANES)
@@ -57,7 +63,7 @@ KVK_INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
 	if (i < count)
 		high = _mm512_max_epu32(
 			high, convert(out + i, ids + i, (__mmask16)((1u << (count - i)) - 1), ratio));
-	return _mm512_reduce_max_epu32(high);
+	return high;
 }
 #elif LANES == 8
 KVK_INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
@@ -76,7 +82,6 @@ KVK_INLINE __m256i quotients(__m256i ids, const struct kvk_prep_ratio *ratio)
 }
 #endif
 
-/* One row: the quotients, and the largest id + 1 in 32 bits without sign. */
 #if LANES != 16
 KVK_INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids, int32_t count,
 			      const struct kvk_prep_ratio *ratio)
@@ -97,34 +102,64 @@ KVK_INLINE uint32_t plain_row(int32_t *restrict out, const int32_t *restrict ids
 	}
 	return high;
 }
+#endif
 
-KVK_INLINE uint32_t convert_row(int32_t *out, const int32_t *ids, int32_t count,
-				const struct kvk_prep_ratio *ratio)
-{
-	uint32_t largest = 0;
-	int32_t i = 0;
 #if LANES == 8
-	const __m256i none = _mm256_set1_epi32(ratio->none);
-	__m256i high = _mm256_setzero_si256();
+typedef __m256i most;
+
+KVK_INLINE uint32_t largest_of(most high)
+{
 	uint32_t lane[LANES];
+	uint32_t largest = 0;
 
-	for (; i + LANES <= count; i += LANES) {
-		const __m256i id = _mm256_loadu_si256((const __m256i *)(const void *)(ids + i));
-
-		high = _mm256_max_epu32(high, _mm256_add_epi32(id, _mm256_set1_epi32(1)));
-		_mm256_storeu_si256(
-			(__m256i *)(void *)(out + i),
-			_mm256_blendv_epi8(quotients(id, ratio), none, _mm256_srai_epi32(id, 31)));
-	}
 	_mm256_storeu_si256((__m256i *)(void *)lane, high);
 	for (int j = 0; j < LANES; j++)
 		largest = lane[j] > largest ? lane[j] : largest;
-#endif
-	{
-		uint32_t rest = plain_row(out + i, ids + i, count - i, ratio);
+	return largest;
+}
 
-		return rest > largest ? rest : largest;
+KVK_INLINE most convert(int32_t *out, const int32_t *at, const struct kvk_prep_ratio *ratio, most high)
+{
+	const __m256i id = _mm256_loadu_si256((const __m256i *)(const void *)at);
+	const __m256i bad = _mm256_srai_epi32(id, 31);
+	__m256i quotient = _mm256_andnot_si256(bad, quotients(id, ratio));
+
+	if (ratio->none)
+		quotient = _mm256_or_si256(quotient, bad); /* -1 */
+	_mm256_storeu_si256((__m256i *)(void *)out, quotient);
+	return _mm256_max_epu32(high, _mm256_sub_epi32(id, _mm256_set1_epi32(-1)));
+}
+
+KVK_INLINE most convert_row(int32_t *out, const int32_t *ids, int32_t count,
+			    const struct kvk_prep_ratio *ratio, most high)
+{
+	int32_t i = 0;
+
+	for (; i + 2 * LANES <= count; i += 2 * LANES) {
+		high = convert(out + i, ids + i, ratio, high);
+		high = convert(out + i + LANES, ids + i + LANES, ratio, high);
 	}
+	for (; i + LANES <= count; i += LANES)
+		high = convert(out + i, ids + i, ratio, high);
+	if (i < count)
+		high = _mm256_max_epu32(
+			high, _mm256_set1_epi32((int)plain_row(out + i, ids + i, count - i, ratio)));
+	return high;
+}
+#elif LANES == 0
+typedef uint32_t most;
+
+KVK_INLINE uint32_t largest_of(most high)
+{
+	return high;
+}
+
+KVK_INLINE most convert_row(int32_t *out, const int32_t *ids, int32_t count,
+			    const struct kvk_prep_ratio *ratio, most high)
+{
+	const uint32_t largest = plain_row(out, ids, count, ratio);
+
+	return largest > high ? largest : high;
 }
 #endif
 
@@ -134,24 +169,36 @@ static void fill(int32_t *out, int32_t value, int64_t count)
 		out[i] = value;
 }
 
-static uint32_t block_ids(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio)
+/* All rows: the quotients, and the largest id + 1 in 32 bits without sign. */
+KVK_INLINE uint32_t convert_rows(const struct kvk_prep_block_ids_params *p,
+				 const struct kvk_prep_ratio *ratio)
 {
 	const bool flat = p->flags & KVK_PREP_FLAT;
-	const struct kvk_prep_ratio own = *ratio;
+	most high = (most){0};
 	int32_t *out = p->out;
-	uint32_t high = 0;
 
 	for (int32_t i = 0; i < p->batch; i++) {
 		const int32_t *row = p->slots + kvk_prep_row(p, i) * p->slots_stride;
 		int32_t count = kvk_prep_count(p, i);
-		uint32_t next = convert_row(out, row, count, &own);
 
-		high = next > high ? next : high;
+		high = convert_row(out, row, count, ratio, high);
 		if (!flat && count < p->width)
-			fill(out + count, own.none, p->width - count);
+			fill(out + count, ratio->none, p->width - count);
 		out += flat ? count : p->out_stride;
 	}
-	return high;
+	return largest_of(high);
+}
+
+/* A mere shift, which is the usual ratio, has loops of its own. */
+static uint32_t block_ids(const struct kvk_prep_block_ids_params *p, const struct kvk_prep_ratio *ratio)
+{
+	struct kvk_prep_ratio own = *ratio;
+
+	if (own.magic || own.scale != 1)
+		return convert_rows(p, &own);
+	own.magic = 0;
+	own.scale = 1;
+	return convert_rows(p, &own);
 }
 
 static void count_up32(int32_t *out, int64_t first, int64_t count)
