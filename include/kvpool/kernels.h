@@ -31,7 +31,7 @@
  *			scratch that is NULL or not aligned, threads without a count or a run function
  *	-ENOSPC		scratch_bytes is less than kvk_<op>_scratch() says
  *	-ENOTSUP	a known dtype in a place that does not take it; kvk_<op>() also when $KVPOOL_KERNELS
- *			names a level that is unknown or that this machine lacks, see kvk_level_name()
+ *			names a level that is unknown or that this machine lacks, see kvk_level_error()
  *	-E2BIG		`size` is larger than known here and the unknown tail is not zero
  *	-EOVERFLOW	the address of some element does not fit into 63 bits
  *	-ERANGE		a length, page id, slot or row offset in the used part of a table leaves its bounds
@@ -87,6 +87,12 @@ KVK_API size_t kvk_dtype_bytes(uint32_t dtype);
  * with -ENOTSUP. The reference is always there.
  */
 KVK_API const char *kvk_level_name(void);
+
+/*
+ * Why kvk_level_name() is "none": a sentence with the variable, its value, what this machine has, and what to do. NULL when
+ * kernels can be had. Static text.
+ */
+KVK_API const char *kvk_level_error(void);
 
 #define KVK_SCRATCH_ALIGN 64
 #define KVK_MAX_THREADS 1024

@@ -15,6 +15,7 @@
 #endif
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ static const enum kvk_level preference[] = {KVK_LEVEL_AVX512_BF16, KVK_LEVEL_AVX
 static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
 static enum kvk_level chosen;
 static int chosen_result;
+static char chosen_error[320];
 
 const char *kvk_level_text(enum kvk_level level)
 {
@@ -97,12 +99,41 @@ int kvk_level_decide(const char *forced, bool (*self_test)(enum kvk_level level)
 	return -ENOTSUP;
 }
 
+static const char *fault_of(const char *name)
+{
+	for (int level = 0; level < KVK_LEVELS; level++)
+		if (!strcmp(name, kvk_level_text(level)))
+			return kvk_level_usable(level) ? "which fails its self-test on this machine"
+						       : "which this machine, or this build of kvpool, lacks";
+	return "which is no level of kernels";
+}
+
+void kvk_level_explain(const char *forced, bool (*self_test)(enum kvk_level level), char *out,
+		       size_t capacity)
+{
+	char had[80] = "";
+	enum kvk_level level;
+
+	for (size_t i = 0; i < sizeof(preference) / sizeof(*preference); i++) {
+		const char *name = kvk_level_text(preference[i]);
+		const size_t used = strlen(had);
+
+		if (!kvk_level_decide(name, self_test, &level))
+			snprintf(had + used, sizeof(had) - used, "%s%s", used ? ", " : "", name);
+	}
+	snprintf(out, capacity,
+		 "$" VARIABLE " is '%.40s', %s; set it to one of %s, or unset it for the best of them",
+		 forced, fault_of(forced), had);
+}
+
 static void choose(void)
 {
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif
 	chosen_result = kvk_level_decide(getenv(VARIABLE), kvk_self_test, &chosen);
+	if (chosen_result)
+		kvk_level_explain(getenv(VARIABLE), kvk_self_test, chosen_error, sizeof(chosen_error));
 }
 
 int kvk_level_choose(enum kvk_level *level)
@@ -118,4 +149,11 @@ const char *kvk_level_name(void)
 	enum kvk_level level;
 
 	return kvk_level_choose(&level) ? "none" : kvk_level_text(level);
+}
+
+const char *kvk_level_error(void)
+{
+	enum kvk_level level;
+
+	return kvk_level_choose(&level) ? chosen_error : NULL;
 }

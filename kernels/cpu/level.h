@@ -14,6 +14,7 @@
 #define KVPOOL_KERNELS_LEVEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum kvk_level {
 	KVK_LEVEL_SCALAR = 0,      /* what the compiler makes of plain C for the plain architecture */
@@ -41,6 +42,10 @@ int kvk_level_choose(enum kvk_level *level);
  * to prove themselves.
  */
 int kvk_level_decide(const char *forced, bool (*self_test)(enum kvk_level level), enum kvk_level *level);
+
+/* Why that is no level that can be had, and which can: the sentence of kvk_level_error(). */
+void kvk_level_explain(const char *forced, bool (*self_test)(enum kvk_level level), char *out,
+		       size_t capacity);
 
 #define KVK_OPS_JOIN(name, level) name##_##level
 #define KVK_OPS_NAME(name, level) KVK_OPS_JOIN(name, level)

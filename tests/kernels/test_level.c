@@ -5,6 +5,7 @@
 #include "fixture.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -110,11 +111,45 @@ static int ask_in_child(const char *forced, const char *name, int result)
 	call.score = &score;
 	call.n_valid = &n_valid;
 	call.selected = &selected;
-	if (kvk_msa_select(&call) != result || strcmp(kvk_level_name(), name) != 0)
+	if (kvk_msa_select(&call) != result || strcmp(kvk_level_name(), name) != 0 ||
+	    !kvk_level_error() != !result)
 		_exit(1);
 	if (selected != (result ? -5 : 0))
 		_exit(2);
 	_exit(kvk_msa_select_ref(&call) == 0 && selected == 0 ? 0 : 3);
+}
+
+static void assert_explained(const char *forced, bool (*self_test)(enum kvk_level level), const char *why,
+			     const char *remedy)
+{
+	char text[320];
+	char start[80];
+
+	snprintf(start, sizeof(start), "$KVPOOL_KERNELS is '%s', ", forced);
+	kvk_level_explain(forced, self_test, text, sizeof(text));
+	if (strncmp(text, start, strlen(start)) != 0 || !strstr(text, why) || !strstr(text, remedy))
+		fail_msg("'%s' does not say '%s'", text, why);
+}
+
+static void a_refusal_names_value_reason_and_remedy(void **state)
+{
+	char levels[80] = "set it to one of ";
+
+	(void)state;
+	for (int i = KVK_LEVELS - 1; i >= 0; i--)
+		if (kvk_level_usable(i)) {
+			strcat(levels, kvk_level_text(i));
+			strcat(levels, i ? ", " : ", or unset it");
+		}
+	assert_explained("foo", agrees, "which is no level of kernels", levels);
+	assert_explained("", agrees, "which is no level of kernels", levels);
+	for (int i = 0; i < KVK_LEVELS; i++)
+		if (!kvk_level_usable(i))
+			assert_explained(kvk_level_text(i), agrees,
+					 "which this machine, or this build of kvpool, lacks", levels);
+	if (kvk_level_usable(KVK_LEVEL_AVX512))
+		assert_explained("avx512", disagrees, "which fails its self-test on this machine",
+				 "set it to one of avx2, scalar, or unset it");
 }
 
 /* This process has not chosen yet when its children begin: the tests above decide without choosing. */
@@ -133,6 +168,7 @@ int main(void)
 		cmocka_unit_test(the_best_level_is_taken_unless_one_is_named),
 		cmocka_unit_test(a_level_that_fails_its_self_test_is_not_taken_even_when_named),
 		cmocka_unit_test(every_level_passes_the_self_test),
+		cmocka_unit_test(a_refusal_names_value_reason_and_remedy),
 		cmocka_unit_test(the_environment_forces_a_level_or_makes_kernels_refuse),
 	};
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <kvpool/kernels.h>
+
 #include "program.h"
 #include "support.h"
 
@@ -45,6 +47,7 @@ static void two_engines_share_blocks_and_nothing_is_wrong(void **state)
 
 	(void)state;
 	assert_true(kvt_json_number(root, "requests") == 60);
+	assert_string_equal(json_string_value(json_object_get(root, "kernels")), kvk_level_name());
 	assert_true(kvt_json_number(root, "verification_failures") == 0);
 	assert_true(kvt_json_number(root, "cross_engine_blocks") > 0);
 	assert_true(kvt_json_number(root, "verified_blocks") == kvt_json_number(root, "hit_blocks"));

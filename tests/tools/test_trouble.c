@@ -118,6 +118,23 @@ static void two_replays_of_one_pool_do_not_find_fault_with_each_other(void **sta
 	assert_int_equal(kvt_stop_daemon(daemon), 0);
 }
 
+static void kernels_that_cannot_be_had_are_refused_before_anything_runs(void **state)
+{
+	struct kvt_output output;
+
+	(void)state;
+	setenv("KVPOOL_KERNELS", "foo", 1);
+	output = kvt_run_words(ctl, "replay", "--standalone", "--blocks", "20", trace_path, NULL);
+	assert_null(strstr(output.err, "engine 0"));
+	assert_non_null(strstr(output.err, "set it to one of "));
+	assert_non_null(strstr(output.err, "scalar, or unset it"));
+	assert_ends(&output, 2, "$KVPOOL_KERNELS is 'foo', which is no level of kernels");
+	output = kvt_run_words(ctl, "replay", "--standalone", "--blocks", "20", "--attention-every", "0",
+			       trace_path, NULL);
+	assert_ends(&output, 0, "");
+	unsetenv("KVPOOL_KERNELS");
+}
+
 static void opaque_planes_are_refused_before_anything_runs(void **state)
 {
 	struct kvt_output output = kvt_run_words(ctl, "replay", "--standalone", "--planes", "opaque 16",
@@ -228,6 +245,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_longest_request_fits_beside_the_leases_or_is_refused),
 		cmocka_unit_test(without_progress_it_ends_and_says_so),
 		cmocka_unit_test(two_replays_of_one_pool_do_not_find_fault_with_each_other),
+		cmocka_unit_test(kernels_that_cannot_be_had_are_refused_before_anything_runs),
 		cmocka_unit_test(opaque_planes_are_refused_before_anything_runs),
 		cmocka_unit_test(a_signal_ends_it_in_order_and_nothing_stays_behind),
 		cmocka_unit_test(an_interrupt_of_all_its_processes_is_one_interrupt),

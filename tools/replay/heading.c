@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <kvpool/kernels.h>
+
 #include "../text.h"
 #include "syscalls.h"
 
@@ -77,8 +79,9 @@ static void attention_text(const struct rep_run *run, bool possible, char *out, 
 	else if (!options->attention_every)
 		snprintf(out, capacity, "no attention");
 	else
-		snprintf(out, capacity, "%u heads, attention at every %uth step, every %uth row compared",
-			 options->heads, options->attention_every, options->compare_every);
+		snprintf(out, capacity,
+			 "%u heads, attention by %s kernels at every %uth step, every %uth row compared",
+			 options->heads, kvk_level_name(), options->attention_every, options->compare_every);
 }
 
 static void tell_work(const struct rep_run *run, const struct rep_pool_state *pool)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <kvpool/kernels.h>
+
 #include "../text.h"
 #include "fleet.h"
 #include "generate.h"
@@ -106,6 +108,16 @@ static int check_metadata(const struct rep_options *options)
 	return CTL_USAGE;
 }
 
+/* Refused before a daemon is started for it. */
+static int check_kernels(const struct rep_options *options)
+{
+	const char *error = rep_uses_kernels(options) ? kvk_level_error() : NULL;
+
+	if (error)
+		ctl_complain("%s", error);
+	return error ? CTL_USAGE : CTL_OK;
+}
+
 static int check_usage(const struct rep_options *options, const char *path)
 {
 	int code;
@@ -119,7 +131,9 @@ static int check_usage(const struct rep_options *options, const char *path)
 		return CTL_USAGE;
 	}
 	code = check_standalone(options);
-	return code ? code : check_metadata(options);
+	if (!code)
+		code = check_metadata(options);
+	return code ? code : check_kernels(options);
 }
 
 static int make_trace(const struct rep_options *options, struct rep_trace *out)

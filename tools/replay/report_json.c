@@ -2,6 +2,8 @@
 /* The result as JSON: one flat object, then what was wrong. */
 #include "report_json.h"
 
+#include <kvpool/kernels.h>
+
 #include "../json.h"
 #include "syscalls.h"
 
@@ -22,6 +24,10 @@ static void add_what(json_t *root, const struct rep_report *report)
 	ctl_json_u64(root, "engines", report->run->engines);
 	ctl_json_number_or_null(root, "batch", full, options->batch);
 	ctl_json_number_or_null(root, "heads", full, options->heads);
+	if (rep_uses_kernels(options))
+		ctl_json_string(root, "kernels", kvk_level_name());
+	else
+		ctl_json_null(root, "kernels");
 	ctl_json_number_or_null(root, "attention_every", full, options->attention_every);
 	ctl_json_number_or_null(root, "compare_every", full, options->compare_every);
 	ctl_json_u64(root, "trace_block_tokens", report->run->trace->block_tokens);

@@ -47,6 +47,11 @@ struct rep_options {
 
 extern const struct ctl_verb ctl_verb_replay;
 
+static inline bool rep_uses_kernels(const struct rep_options *options)
+{
+	return !options->metadata_only && options->attention_every;
+}
+
 /* How system calls of a step are counted. */
 enum rep_counting { REP_COUNT_UNDECIDED, REP_COUNT_NONE, REP_COUNT_DISPATCH, REP_COUNT_PTRACE };
 
