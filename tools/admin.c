@@ -16,6 +16,7 @@
 
 /* How long a full backlog is left alone before the next try. */
 #define BACKLOG_WAIT_MS 10
+#define START "start it ('systemctl start kvpoold', or see kvpoold(8))"
 
 struct ctl_admin {
 	int fd;
@@ -43,8 +44,10 @@ static int tell(const struct ctl_admin *admin, const char *what, int error)
 		ctl_complain("the daemon at '%s' did not answer within %u ms (%s)", admin->global->socket,
 			     admin->global->timeout_ms, what);
 	else if (error == 0 || error == -EPIPE || error == -ECONNRESET)
-		ctl_complain("the daemon at '%s' has closed the connection (%s)", admin->global->socket,
-			     what);
+		ctl_complain("the daemon at '%s' has closed the connection before it answered (%s): it has "
+			     "died or "
+			     "ended; " START ", and see its log",
+			     admin->global->socket, what);
 	else
 		ctl_complain("%s: %s", what, error_text(error));
 	return error ? error : -KVP_EDAEMON;
@@ -153,7 +156,7 @@ static void tell_unconnected(const char *socket, int error)
 			socket, error_text(error));
 	else
 		ctl_complain("no daemon at '%s': %s; is kvpoold running, and is this its socket (--socket, "
-			     "$KVPOOL_SOCKET)?",
+			     "$KVPOOL_SOCKET)? If not, " START,
 			     socket, error_text(error));
 }
 

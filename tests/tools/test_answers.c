@@ -289,9 +289,12 @@ static void what_is_no_answer_is_code_three_with_the_reason(void **state)
 		answer_fn answer;
 		const char *word;
 	} cases[] = {
-		{refusal, "only ?root may"},         {unasked_refusal, "kicked"},
-		{other_sequence, "another request"}, {other_type, "another request"},
-		{garbage, "cannot be read"},         {hang_up, "closed the connection"},
+		{refusal, "only ?root may"},
+		{unasked_refusal, "kicked"},
+		{other_sequence, "another request"},
+		{other_type, "another request"},
+		{garbage, "cannot be read"},
+		{hang_up, "closed the connection before it answered (FLUSH): it has died or ended; start it"},
 		{silence, "within 300 ms"},
 	};
 
