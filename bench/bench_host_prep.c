@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <kvpool/kernels.h>
 #include <kvpool/kvpool.h>
 
 #include "bench.h"
@@ -340,6 +341,10 @@ int main(int argc, char **argv)
 	uint32_t i;
 	bool met;
 
+	if (kvk_level_error()) {
+		fprintf(stderr, "benchmark: %s\n", kvk_level_error());
+		return 2;
+	}
 	for (i = 1; i < (uint32_t)argc; i++) {
 		json |= !strcmp(argv[i], "--json");
 		rounds = !strcmp(argv[i], "--quick") ? 8 : rounds;

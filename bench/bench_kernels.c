@@ -4,6 +4,7 @@
  * with two, pinned. A line is the repetition with the median ratio; the spread is that of the ratios.
  *
  *   bench_kernels [--quick] [--json] [--only NAME] [--check] [--cpu-time] [--no-peers]
+ *   bench_kernels --smoke	every line once, and nothing judged: whether they run
  *
  * Ends with 1 when a ratio is above 1, which only a wrong limit can give, and with --check also when a target is missed.
  * $KVPOOL_KERNELS forces an instruction set level, for kernels and limits alike.
@@ -28,7 +29,7 @@
 
 struct options {
 	const char *only;
-	bool quick, json, check, cpu_time, no_peers;
+	bool quick, json, check, cpu_time, no_peers, smoke;
 };
 
 struct run {
@@ -119,7 +120,8 @@ static void measure(const struct bench_case *line, const struct run *run, struct
 	pairs->count = 0;
 	do
 		measure_once(line, run, pairs);
-	while (pairs->count < MAX_PAIRS && (pairs->count < 3 || bench_clock_ns() - begin < run->budget_ns));
+	while (!run->options.smoke && pairs->count < MAX_PAIRS &&
+	       (pairs->count < 3 || bench_clock_ns() - begin < run->budget_ns));
 }
 
 static void run_line(struct bench_case *line, struct run *run)
@@ -208,11 +210,9 @@ static bool read_flag(struct options *options, const char *argument)
 	struct {
 		const char *name;
 		bool *flag;
-	} flags[] = {{"--quick", &options->quick},
-		     {"--json", &options->json},
-		     {"--check", &options->check},
-		     {"--cpu-time", &options->cpu_time},
-		     {"--no-peers", &options->no_peers}};
+	} flags[] = {{"--quick", &options->quick},       {"--json", &options->json},
+		     {"--check", &options->check},       {"--cpu-time", &options->cpu_time},
+		     {"--no-peers", &options->no_peers}, {"--smoke", &options->smoke}};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (!strcmp(argument, flags[i].name))
@@ -228,7 +228,7 @@ static void read_options(struct options *options, int argc, char **argv)
 		} else if (!read_flag(options, argv[i])) {
 			fprintf(stderr,
 				"usage: %s [--quick] [--json] [--only NAME] [--check] [--cpu-time] "
-				"[--no-peers]\n",
+				"[--no-peers] [--smoke]\n",
 				argv[0]);
 			exit(2);
 		}
@@ -241,6 +241,10 @@ int main(int argc, char **argv)
 	bool good;
 
 	read_options(&run.options, argc, argv);
+	if (kvk_level_error()) {
+		fprintf(stderr, "benchmark: %s\n", kvk_level_error());
+		return 2;
+	}
 	if (run.options.cpu_time)
 		bench_use_cpu_time();
 	run.budget_ns = run.options.quick ? 1000000000u : 6000000000u;
@@ -256,6 +260,8 @@ int main(int argc, char **argv)
 	if (!run.options.no_peers && !run.options.cpu_time)
 		bench_peers(&run.lines, run.options.only, run.options.quick);
 	bench_print_lines(&run.lines, run.options.json);
+	if (run.options.smoke)
+		return 0;
 	good = bench_limits_hold(&run.lines);
 	if (run.options.check)
 		good &= bench_targets_reached(&run.lines);
