@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "share_engine.h"
+
+#include "fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvpool/kvpool.h>
+
+#define WAIT_MS 20000u
+#define PATH_VARIABLE "KVT_SHARE_SOCKET"
+
+static struct kvp_client *client;
+static struct kvp_seq *seq;
+static struct kvp_batch *batch;
+static struct kvp_view view;
+static uint64_t step;
+static _Atomic uint64_t *gate;
+static uint64_t gate_address;
+static uint64_t gates; /* passed */
+static struct kvw_cuda_context *other_context;
+
+/* ------------------------------------------------------------------ orders */
+
+static int connect_and_attach(void *given)
+{
+	const struct kvp_connect_params connect = {
+		.size = sizeof(connect), .path = getenv(PATH_VARIABLE), .timeout_ms = WAIT_MS};
+	const struct kvp_attach_params attach = {.size = sizeof(attach),
+						 .max_seqs = 4,
+						 .max_seq_tokens = 512,
+						 .cuda_context = given,
+						 .flags = KVP_ATTACH_LEASE_MARKS};
+	int ret = kvp_connect(&connect, &client);
+
+	if (!ret)
+		ret = kvp_attach(client, &attach);
+	view.size = sizeof(view);
+	return ret ? ret : kvp_plane_view(client, 0, KVP_LAYOUT_NATIVE, &view);
+}
+
+static int attach(uint32_t device)
+{
+	if (!device)
+		return connect_and_attach(NULL);
+	OK(cuDevicePrimaryCtxRetain, &other_context, (int)device);
+	return connect_and_attach(other_context);
+}
+
+static int leave(uint64_t *left)
+{
+	kvp_close(client);
+	client = NULL;
+	seq = NULL;
+	batch = NULL;
+	*left = (uint64_t)kvt_cuda_live(getpid(), NULL, 0);
+	return 0;
+}
+
+static int open_seq(const struct share_order *order, uint64_t *matched)
+{
+	uint32_t tokens[512];
+	const struct kvp_open_request request = {.size = sizeof(request),
+						 .flags = order->flags,
+						 .tokens = tokens,
+						 .token_count = order->number,
+						 .max_cached_tokens = UINT32_MAX};
+	struct kvp_seq_info info = {.size = sizeof(info)};
+	int result = 0;
+	int ret;
+
+	for (uint32_t i = 0; i < order->number; i++)
+		tokens[i] = order->value + i;
+	ret = kvp_open(client, &request, 1, WAIT_MS, &result, &seq);
+	ret = ret ? ret : result;
+	if (!ret)
+		ret = kvp_seq_info(seq, &info);
+	*matched = info.cached_tokens;
+	return ret;
+}
+
+static uint64_t block_address(int32_t id)
+{
+	return (uint64_t)(uintptr_t)view.data + (uint64_t)id * (uint64_t)view.strides[0] * 2;
+}
+
+static size_t block_words(void)
+{
+	return (size_t)view.strides[0] * 2 / 4;
+}
+
+/* As an engine's prefill: stage, launch, settle; the step's end is the stream's. */
+static int write_all(uint32_t value)
+{
+	struct kvp_seq_info info = {.size = sizeof(info)};
+	uint32_t rest;
+	int ret = kvp_seq_info(seq, &info);
+
+	if (ret)
+		return ret;
+	rest = info.prompt_tokens - info.cached_tokens;
+	ret = kvp_seq_stage(seq, rest, 0, ++step);
+	if (ret)
+		return ret;
+	for (uint32_t i = info.cached_tokens / SHARE_BLOCK_TOKENS; i < info.blocks; i++)
+		OK(cuMemsetD32Async, block_address(kvp_seq_blocks(seq)[i]), value, block_words(), stream);
+	ret = kvp_step_done_on(client, 0, step, stream);
+	return ret ? ret : kvp_seq_settle(seq, rest, NULL, 1, 0, step);
+}
+
+static int count_other(uint32_t value, uint64_t *out)
+{
+	struct kvp_seq_info info = {.size = sizeof(info)};
+	int ret = kvp_seq_info(seq, &info);
+
+	for (uint32_t i = 0; !ret && i < info.blocks; i++)
+		*out += count_others(block_address(kvp_seq_blocks(seq)[i]), value, block_words());
+	return ret;
+}
+
+static bool is_decided(void *arg)
+{
+	int *ret = arg;
+
+	*ret = kvp_seq_ready(seq);
+	return *ret != 0;
+}
+
+static int wait_ready(void)
+{
+	int ret = 0;
+
+	kvt_wait_until(is_decided, &ret);
+	return ret;
+}
+
+static int put_gate(void)
+{
+	if (!gate)
+		gate = make_registered_page(&gate_address);
+	OK(cuStreamWaitValue64, stream, gate_address, gates + 1, KVW_CUDA_WAIT_GEQ);
+	return 0;
+}
+
+static int pass_gate(void)
+{
+	atomic_store(gate, ++gates);
+	OK(cuStreamSynchronize, stream);
+	return 0;
+}
+
+/* From a connection to its end, with one call of the driver failing on the way. */
+static int try_attach(uint32_t n, uint64_t *left)
+{
+	uint64_t unused;
+	int ret;
+
+	kvt_cuda_fail(NULL, n, KVW_CUDA_OUT_OF_MEMORY);
+	ret = connect_and_attach(NULL);
+	kvt_cuda_fail(NULL, 0, 0);
+	(void)leave(&unused);
+	*left = (uint64_t)kvt_cuda_live(getpid(), NULL, 0);
+	return ret;
+}
+
+static int check_batch(void)
+{
+	struct kvp_batch_view step_view = {.size = sizeof(step_view)};
+	int ret = batch ? 0 : kvp_batch_create(client, NULL, &batch);
+
+	if (!ret)
+		ret = kvp_batch_begin(batch, NULL, 1, kvp_step_next(client, 1), &step_view);
+	kvp_step_done(client, 1, kvp_step_next(client, 1) - 1);
+	return ret;
+}
+
+static int obey(const struct share_order *order, uint64_t *number)
+{
+	switch (order->what) {
+	case SHARE_ATTACH:
+		return attach(order->number);
+	case SHARE_OPEN:
+		return open_seq(order, number);
+	case SHARE_WRITE:
+		return write_all(order->value);
+	case SHARE_COUNT_OTHER:
+		return count_other(order->value, number);
+	case SHARE_READY:
+		return kvp_seq_ready(seq);
+	case SHARE_WAIT_READY:
+		return wait_ready();
+	case SHARE_CLOSE:
+		return kvp_seq_close(seq);
+	case SHARE_GATE:
+		return put_gate();
+	case SHARE_PASS:
+		return pass_gate();
+	case SHARE_SYNC:
+		return kvp_sync(client, WAIT_MS);
+	case SHARE_LEAVE:
+		return leave(number);
+	case SHARE_TRY:
+		return try_attach(order->number, number);
+	case SHARE_CHECK:
+		return check_batch();
+	default:
+		return 0;
+	}
+}
+
+int share_engine_main(void)
+{
+	struct share_order order;
+
+	kvt_watchdog(100);
+	fixture_setup(NULL);
+	do {
+		struct share_answer answer = {0};
+
+		kvt_cuda_receive(KVT_CUDA_ROLE_SOCKET, &order, sizeof(order), NULL);
+		answer.ret = obey(&order, &answer.number);
+		if (answer.ret < 0)
+			snprintf(answer.text, sizeof(answer.text), "%s", kvp_last_error());
+		kvt_cuda_send(KVT_CUDA_ROLE_SOCKET, &answer, sizeof(answer), -1);
+	} while (order.what != SHARE_EXIT);
+	kvp_close(client);
+	if (gate)
+		drop_registered_page((void *)(uintptr_t)gate);
+	if (other_context)
+		OK(cuDevicePrimaryCtxRelease, 1);
+	fixture_teardown(NULL);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ the test's side */
+
+struct share_engine share_engine_start(const struct kvt_daemon *daemon)
+{
+	struct share_engine engine;
+	const char *environment[2] = {NULL, NULL};
+	char path[256];
+
+	snprintf(path, sizeof(path), PATH_VARIABLE "=%s", daemon->socket);
+	environment[0] = path;
+	engine.pid = kvt_cuda_spawn("engine", environment, &engine.socket_fd);
+	return engine;
+}
+
+struct share_answer share_ask(const struct share_engine *engine, struct share_order order)
+{
+	struct share_answer answer;
+
+	kvt_cuda_send(engine->socket_fd, &order, sizeof(order), -1);
+	kvt_cuda_receive(engine->socket_fd, &answer, sizeof(answer), NULL);
+	return answer;
+}
+
+void share_engine_stop(struct share_engine *engine)
+{
+	(void)share_ask(engine, (struct share_order){.what = SHARE_EXIT});
+	assert_int_equal(kvt_cuda_reap(engine->pid), 0);
+	close(engine->socket_fd);
+}
