@@ -8,6 +8,9 @@ function(kvp_add_test name)
   kvp_register_test(${name} COMMAND ${target} ${T_ARGS} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS})
 endfunction()
 
+# Kinds that use all processors, or whose waits are short of a machine's time: each of them runs alone.
+set(KVP_SERIAL_KINDS conform crash hostile)
+
 # kvp_register_test(<kind>.<area> COMMAND ... [TIMEOUT seconds] [LABELS l ...]): an entry without a binary of its own.
 function(kvp_register_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
@@ -18,4 +21,7 @@ function(kvp_register_test name)
   add_test(NAME ${name} COMMAND ${T_COMMAND})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${kind};${T_LABELS}")
+  if(kind IN_LIST KVP_SERIAL_KINDS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
 endfunction()
