@@ -156,9 +156,6 @@ void kvd_attachment_destroy(struct kvd_session *session)
 	struct kvd_attachment *attachment = session->attachment;
 	struct kvd_served_pool *pool = attachment->pool;
 
-	/* At the daemon's end only: else it was closed before the proof. */
-	if (attachment->lock.fd >= 0)
-		close(attachment->lock.fd);
 	kvd_engine_destroy(attachment->engine);
 	kvd_attachment_close_doorbell(session->server, attachment);
 	kvd_tenant_release(&pool->tenants, attachment->tenant);

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kvpool/error.h>
 
@@ -258,8 +259,18 @@ bool kvd_session_teardown(struct kvd_session *session)
 	return false;
 }
 
+/* The worker of the locks has stopped: a queue would keep the job beyond its attachment. */
+static void close_pool_fd_now(struct kvd_attachment *attachment)
+{
+	if (attachment->lock.fd >= 0)
+		close(attachment->lock.fd);
+	attachment->lock.fd = -1;
+}
+
 void kvd_session_abandon(struct kvd_session *session)
 {
+	if (session->attachment)
+		close_pool_fd_now(session->attachment);
 	kvd_session_end(session, true, "the daemon ends");
 	if (session->attachment) {
 		struct kvd_engine *engine = session->attachment->engine;
