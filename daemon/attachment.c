@@ -85,9 +85,13 @@ static void unmade(void *arg, int result)
 int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_plan *plan,
 			   struct kvd_attach_memory **out)
 {
-	struct kvd_attach_memory *memory = calloc(1, sizeof(*memory));
+	struct kvd_attach_memory *memory;
 	int ret;
 
+	/* What is made takes no place from what is to be freed: clients could make without bound. */
+	if (server->unfreed)
+		return -EAGAIN;
+	memory = calloc(1, sizeof(*memory));
 	if (!memory)
 		return -ENOMEM;
 	memory->server = server;

@@ -81,14 +81,14 @@ static inline struct kvw_channel_header *kvd_attachment_channel(const struct kvd
 	return attachment->memory->channel.memory;
 }
 
-/* Has the worker make it; `done` and `result` tell. -EAGAIN: the worker's queue is full. -ENOMEM. */
+/* Has the worker make it; `done` and `result` tell. -EAGAIN: its queue is full, or some wait to be freed. -ENOMEM. */
 int kvd_attach_memory_make(struct kvd_server *server, const struct kvd_attach_plan *plan,
 			   struct kvd_attach_memory **out);
 /* Has the worker guard channel and timelines; `done` and `result` tell again. -EAGAIN. */
 int kvd_attach_memory_guard(struct kvd_attach_memory *memory);
 /* Has the worker unmake it, also one that is still being made. NULL is a no-op. */
 void kvd_attach_memory_drop(struct kvd_attach_memory *memory);
-/* Tries again for those that found the worker's queue full. */
+/* Tries again for those that found the worker's queue full. Call once a turn, before anything is made. */
 void kvd_attach_memory_retry(struct kvd_server *server);
 /* At the daemon's end, here and now. */
 void kvd_attach_memory_free(struct kvd_attach_memory *memory);

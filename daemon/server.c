@@ -127,7 +127,6 @@ static void poll_clock(struct kvd_server *server)
 	server->next_poll_us = now_us + server->config->poll_ms * UINT64_C(1000);
 	kvd_session_next_proofs(server);
 	server->log_owed = kvd_log_peer_poll();
-	kvd_attach_memory_retry(server);
 	for (i = 0; i < server->config->pool_count; i++) {
 		struct kvd_served_pool *pool = &server->pools[i];
 
@@ -205,6 +204,7 @@ int kvd_server_turn(struct kvd_server *server)
 		return ret;
 	}
 	poll_clock(server);
+	kvd_attach_memory_retry(server);
 	server->busy = false;
 	more = serve_sessions(server);
 	kvd_turn_part(&server->clock, "a check or flush");
