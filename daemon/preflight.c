@@ -63,8 +63,10 @@ static uint64_t descriptors_needed(const struct kvd_config *config)
 {
 	uint64_t need = (uint64_t)config->max_sessions * KVD_SESSION_DESCRIPTORS + KVD_OWN_DESCRIPTORS;
 
-	for (uint32_t i = 0; i < config->pool_count; i++)
+	for (uint32_t i = 0; i < config->pool_count; i++) {
+		need += (uint64_t)config->pools[i].max_engines * KVD_ENGINE_DESCRIPTORS;
 		need += kvd_pool_config_is_cuda(&config->pools[i]) ? KVW_MAX_CHUNKS : 0;
+	}
 	return need;
 }
 
@@ -76,16 +78,16 @@ static void judge_descriptors(struct kvd_report *report)
 
 	if (limit->rlim_max >= need) {
 		kvd_report_line(report, KVD_VERDICT_OK, "descriptors", NULL,
-				"max_sessions = %u takes up to %llu, the hard limit is %llu",
+				"max_sessions = %u and max_engines take up to %llu, the hard limit is %llu",
 				report->config->max_sessions, (unsigned long long)need,
 				(unsigned long long)limit->rlim_max);
 		return;
 	}
 	snprintf(change, sizeof(change),
-		 "LimitNOFILE=%llu in kvpoold.service (or ulimit -Hn), or lower max_sessions",
+		 "LimitNOFILE=%llu in kvpoold.service (or ulimit -Hn), or lower max_sessions or max_engines",
 		 (unsigned long long)need);
 	kvd_report_line(report, KVD_VERDICT_FAIL, "descriptors", change,
-			"max_sessions = %u takes up to %llu, above the hard limit of %llu",
+			"max_sessions = %u and max_engines take up to %llu, above the hard limit of %llu",
 			report->config->max_sessions, (unsigned long long)need,
 			(unsigned long long)limit->rlim_max);
 }
@@ -181,8 +183,9 @@ int kvd_preflight(const struct kvd_config *config, FILE *out)
 static void raise_limit(const struct kvd_config *config, struct rlimit *limit, uint64_t need)
 {
 	if (limit->rlim_max < need)
-		kvd_log_warning("max_sessions = %u takes up to %llu descriptors, above the hard limit of "
-				"%llu; lower it or "
+		kvd_log_warning("max_sessions = %u and max_engines take up to %llu descriptors, above the "
+				"hard limit of "
+				"%llu; lower them or "
 				"raise LimitNOFILE",
 				config->max_sessions, (unsigned long long)need,
 				(unsigned long long)limit->rlim_max);

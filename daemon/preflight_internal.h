@@ -15,8 +15,13 @@
 
 #include <sys/resource.h>
 
-/* Of an attached session: socket, pidfd, eventfd, channel, timelines, tables, a pool's descriptor while it is sent, one spare. */
-#define KVD_SESSION_DESCRIPTORS 8u
+/*
+ * Of an attached session: socket, pidfd, eventfd, channel, timelines, tables, answers (two), a pool's descriptor while it is sent;
+ * and the first three of one before it, which the closer has not come to.
+ */
+#define KVD_SESSION_DESCRIPTORS 12u
+/* Of an engine whose session has ended, until it is proved gone: pidfd, channel, timelines, tables, answers (two), a pool's. */
+#define KVD_ENGINE_DESCRIPTORS 7u
 /* The daemon's own: loop, log, listener, worker, and three a pool. */
 #define KVD_OWN_DESCRIPTORS (64u + 3u * KVW_MAX_POOLS)
 

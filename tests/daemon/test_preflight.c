@@ -197,8 +197,9 @@ static void too_few_descriptors_fail(void **state)
 	verdict = judge(&facts);
 	assert_int_equal(verdict.failures, 1);
 	assert_line(&verdict, "FAIL  descriptors: ",
-		    "max_sessions = 256 takes up to 2304, above the hard limit of 1024", "LimitNOFILE=2304");
-	verdict = judge_with(&facts, "--max-sessions=64", NULL);
+		    "max_sessions = 256 and max_engines take up to 3776, above the hard limit of 1024",
+		    "LimitNOFILE=3776");
+	verdict = judge_with(&facts, "--max-sessions=16", NULL);
 	assert_int_equal(verdict.failures, 0);
 }
 
@@ -380,13 +381,13 @@ static void descriptors_are_raised_to_what_sessions_take(void **state)
 	(void)state;
 	config_assert_loads(&loaded);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-	assert_true(before.rlim_max >= 1024);
+	assert_true(before.rlim_max >= 1472);
 	limit = (struct rlimit){.rlim_cur = 300, .rlim_max = before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	kvd_preflight_raise_descriptors(&loaded.config);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	assert_int_equal(limit.rlim_cur, 64 * 8 + 256);
-	assert_in_range(table_size(), 64 * 8 + 256, UINT32_MAX);
+	assert_int_equal(limit.rlim_cur, 64 * 12 + 64 * 7 + 256);
+	assert_in_range(table_size(), 64 * 12 + 64 * 7 + 256, UINT32_MAX);
 	assert_int_equal(limit.rlim_max, before.rlim_max);
 	kvd_preflight_raise_descriptors(&loaded.config);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
