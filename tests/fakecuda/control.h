@@ -10,11 +10,14 @@
 
 #include "machine.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 void kvt_cuda_start(char **argv);
+/* Where false, on a device of tests/gpu, there are no books: what asks for them skips its test. */
+bool kvt_cuda_is_double(void);
 
 struct fake_machine *kvt_cuda_machine(void);
 /*

@@ -6,8 +6,8 @@
  */
 #include "fixture.h"
 
+#include "kernels/cuda/image.h"
 #include "libclient/launch_cuda.h"
-#include "tests/simt/kernel_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,10 +28,14 @@ static const struct kvk_cuda_device *const device = &launcher.device;
 
 static int load(void **state)
 {
+	size_t bytes;
+	int units = 0;
+
 	fixture_setup(state);
-	assert_int_equal(kvc_cuda_kernels_load(cuda, SIMT_STUB_IMAGE, &kernels), 0);
+	assert_int_equal(kvc_cuda_kernels_load(cuda, kvk_cuda_image(&bytes), &kernels), 0);
 	kvc_cuda_launcher_init(&launcher, kernels, stream);
-	assert_int_equal(device->units, 132);
+	OK(cuDeviceGetAttribute, &units, KVW_CUDA_ATTR_MULTIPROCESSORS, 0);
+	assert_int_equal(device->units, units);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device for kvk_<op>_cuda() whose kernels run here and now, on the CPU. */
+/* A device for kvk_<op>_cuda() whose kernels run here and now: on the CPU, or by tests/gpu on a device. */
 #ifndef KVPOOL_TEST_SIMT_DEVICE_H
 #define KVPOOL_TEST_SIMT_DEVICE_H
 
