@@ -42,7 +42,9 @@ struct bench_line *bench_add_line(struct bench_lines *lines, const char *name, c
 
 static double line_ratio(const struct bench_line *line)
 {
-	return line->limit > 0 ? line->value / line->limit : 0;
+	if (line->limit <= 0 || line->value <= 0)
+		return 0;
+	return line->lower_is_better ? line->limit / line->value : line->value / line->limit;
 }
 
 static bool is_reached(const struct bench_line *line)
@@ -111,7 +113,7 @@ bool bench_limits_hold(const struct bench_lines *lines)
 	for (size_t i = 0; i < lines->count; i++) {
 		const struct bench_line *line = &lines->line[i];
 
-		if (line_ratio(line) <= 1)
+		if (line_ratio(line) <= 1 || line->lower_is_better)
 			continue;
 		fprintf(stderr, "benchmark: %s, %u threads: %.3f times its limit: the limit is wrong\n",
 			line->name, line->threads, line_ratio(line));

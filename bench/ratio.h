@@ -14,14 +14,15 @@ struct bench_pair {
 	double value, limit;
 };
 
-/* Higher is better. limit 0: none, and no ratio. value 0: not to be had here. */
+/* Higher is better, if not said otherwise. limit 0: none, and no ratio. value 0: not to be had here. */
 struct bench_line {
 	char name[48];
 	const char *unit;
 	uint32_t threads;
 	double value, limit;
-	double low, high; /* ratios that a tenth of the pairs are below, and above */
-	double target;    /* of the ratio, or of the value where there is no limit; 0: none */
+	double low, high;     /* value / limit that a tenth of the pairs are below, and above */
+	double target;        /* of the ratio, or of the value where there is no limit; 0: none */
+	bool lower_is_better; /* the limit is what is asked for, and the ratio limit / value */
 };
 
 /* Fills value, limit, low and high from pairs[n], n > 0, which are sorted by ratio. */
