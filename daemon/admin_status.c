@@ -63,6 +63,20 @@ static uint64_t worker_stuck_ms(const struct kvd_server *server, uint64_t busy_m
 	return stuck_ms;
 }
 
+static void describe_populating(const struct kvd_server *server, const struct kvd_served_pool *pool,
+				struct text *out)
+{
+	char left[200];
+	uint64_t bytes;
+
+	if (kvd_pool_config_is_cuda(pool->config) &&
+	    kvd_importers_left(&server->importers, &bytes, left, sizeof(left)))
+		add(out, "pool '%s' is being populated; of an earlier daemon's engines still live: %s",
+		    pool->config->name, left);
+	else
+		add(out, "pool '%s' is being populated", pool->config->name);
+}
+
 static void describe_health(const struct kvd_server *server, uint64_t busy_ms, const char *job,
 			    struct text *out)
 {
@@ -89,7 +103,7 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 			add(out, "pool '%s' %s", pool->config->name,
 			    pool->lost ? "has lost its device" : "is switched off");
 		else if (!pool->ready)
-			add(out, "pool '%s' is being populated", pool->config->name);
+			describe_populating(server, pool, out);
 	}
 	if (!out->used)
 		add(out, "ok");

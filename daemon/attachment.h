@@ -56,6 +56,7 @@ struct kvd_attachment {
 	struct kvd_lock_job lock; /* its descriptor of the pool, then the proof */
 	uint64_t died_us;         /* when its process's end was seen */
 	uint32_t namespace_id;
+	int32_t importer; /* of a CUDA pool; -1 */
 	struct kvd_lease_marks lease;
 	struct kvd_attach_memory *memory;
 	int doorbell; /* -1: closed */

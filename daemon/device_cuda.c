@@ -21,11 +21,16 @@
 
 void kvd_cuda_complain(struct kvd_memory *memory, const char *format, ...)
 {
+	char problem[KVD_CUDA_PROBLEM_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(memory->problem, sizeof(memory->problem), format, args);
+	vsnprintf(problem, sizeof(problem), format, args);
 	va_end(args);
+	/* One that is tried again and again says the same. */
+	if (!strcmp(problem, memory->problem))
+		return;
+	memcpy(memory->problem, problem, sizeof(problem));
 	kvd_log_error("pool '%s': %s", memory->name, memory->problem);
 }
 

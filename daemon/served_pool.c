@@ -18,10 +18,12 @@
 #include <kvpool/error.h>
 
 #include "log.h"
+#include "machine.h"
 #include "turn.h"
 
 #define REPORT_EVERY_US 2000000u
 #define LOOK_EVERY_US 1000000u
+#define ROOM_WAIT_MS 50
 
 static int open_memory(struct kvd_served_pool *pool)
 {
@@ -127,13 +129,55 @@ static int populate_directory(const struct kvd_segment *directory)
 	return errno == EFAULT ? -ENOMEM : -errno;
 }
 
-/* On the worker's thread: makes pages present and reports progress, writes nothing. */
+static void pause_ms(long milliseconds)
+{
+	const struct timespec pause = {.tv_nsec = milliseconds * 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+/* False: it would be in vain, nobody of an earlier daemon has device memory. */
+static bool wait_for_importers(const struct kvd_served_pool *pool, uint32_t waits)
+{
+	char left[400];
+	char total[32];
+	uint64_t bytes;
+	uint32_t count = kvd_importers_left(pool->importers, &bytes, left, sizeof(left));
+
+	if (!count)
+		return false;
+	kvd_format_bytes(bytes, total, sizeof(total));
+	if (waits % (REPORT_EVERY_US / 1000 / ROOM_WAIT_MS) == 0)
+		kvd_log_warning(
+			"pool '%s': waits for room on device '%s': %" PRIu32 " process%s of an earlier "
+			"daemon may still map %s: %s; they let go when they are told or end",
+			pool->config->name, pool->config->device, count, count == 1 ? "" : "es", total, left);
+	pause_ms(ROOM_WAIT_MS);
+	return true;
+}
+
+/*
+ * On the worker's thread: makes pages present and reports progress, writes nothing. Device memory that
+ * engines of an earlier daemon map is awaited.
+ */
 static int populate(void *arg, const _Atomic int *cancel)
 {
 	struct kvd_served_pool *pool = arg;
+	bool last = false;
+	uint32_t waits = 0;
 	int ret = populate_directory(&pool->directory);
 
-	return ret ? ret : pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
+	if (ret)
+		return ret;
+	for (;;) {
+		ret = pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
+		if (ret != -ENOMEM || !kvd_pool_config_is_cuda(pool->config) || last)
+			return ret;
+		/* The last of them may have let go between the two looks. */
+		last = !wait_for_importers(pool, waits++);
+		if (*cancel)
+			return -ECANCELED;
+	}
 }
 
 static void populated(void *arg, int result)

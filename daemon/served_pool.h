@@ -15,6 +15,7 @@
 #include "config.h"
 #include "device.h"
 #include "device_cuda.h"
+#include "importers.h"
 #include "lock_queue.h"
 #include "pool.h"
 #include "segment.h"
@@ -31,7 +32,8 @@ struct kvd_served_pool {
 	struct kvd_pool *pool;
 	struct kvd_tenants tenants;
 	struct kvd_lock_queue locks; /* and when proofs may be asked for */
-	uint32_t engines;            /* attached now */
+	struct kvd_importers *importers;
+	uint32_t engines; /* attached now */
 	/*
 	 * One lock byte an engine. Taken from before its descriptors exist until its engine is destroyed,
 	 * which is after the proof: so no byte is given to two whose mappings could both be alive.

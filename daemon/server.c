@@ -342,6 +342,17 @@ static int open_identity(struct kvd_server *server)
 	return ret;
 }
 
+static bool any_cuda(const struct kvd_config *config)
+{
+	uint32_t i;
+
+	for (i = 0; i < config->pool_count; i++) {
+		if (kvd_pool_config_is_cuda(&config->pools[i]))
+			return true;
+	}
+	return false;
+}
+
 static enum kvd_worker_use worker_of(const struct kvd_served_pool *pool)
 {
 	return kvd_pool_config_is_cuda(pool->config) ? KVD_WORKER_CUDA : KVD_WORKER_POOLS;
@@ -356,12 +367,16 @@ static int open_pools(struct kvd_server *server)
 	server->pools = calloc(count, sizeof(*server->pools));
 	if (!server->pools)
 		return -ENOMEM;
+	if (any_cuda(server->config))
+		ret = kvd_importers_open(server->config->socket, &server->importers);
 	for (i = 0; !ret && i < count; i++)
 		ret = kvd_served_pool_open(&server->config->pools[i], i, server->incarnation,
 					   &server->pools[i]);
 	for (i = 0; !ret && i < count; i++) {
 		struct kvd_served_pool *pool = &server->pools[i];
 		const char *pages = pool->device->backing(pool->memory);
+
+		pool->importers = &server->importers;
 
 		if (!kvd_pool_config_is_cuda(pool->config) && pool->config->pages == KVD_PAGES_AUTO &&
 		    strcmp(pages, "hugetlb") != 0)
@@ -452,6 +467,8 @@ void kvd_server_close(struct kvd_server *server)
 	/* First: it looks at what the sessions own. */
 	kvd_worker_stop(server->workers[KVD_WORKER_LOCKS].worker);
 	server->workers[KVD_WORKER_LOCKS].worker = NULL;
+	/* Who is attached goes on mapping. */
+	server->importers.ending = true;
 	while (server->first)
 		kvd_session_abandon(server->first);
 	kvd_closer_destroy(&server->closer);
@@ -459,6 +476,7 @@ void kvd_server_close(struct kvd_server *server)
 	for (i = 0; i < KVD_WORKERS; i++)
 		kvd_worker_stop(server->workers[i].worker);
 	free_unfreed(server);
+	kvd_importers_close(&server->importers);
 	for (i = 0; server->pools && i < server->config->pool_count; i++)
 		kvd_served_pool_close(&server->pools[i]);
 	free(server->pools);

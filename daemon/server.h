@@ -14,6 +14,7 @@
 
 #include "closer.h"
 #include "config.h"
+#include "importers.h"
 #include "listener.h"
 #include "loop.h"
 #include "namespace.h"
@@ -50,7 +51,8 @@ struct kvd_server {
 	struct kvd_closer closer; /* descriptors of sessions, by KVD_WORKER_LOCKS */
 	struct kvd_listener listener;
 	struct kvd_watch *listener_watch;
-	struct kvd_served_pool *pools; /* [config->pool_count] */
+	struct kvd_importers importers; /* of CUDA pools */
+	struct kvd_served_pool *pools;  /* [config->pool_count] */
 	struct kvd_namespaces namespaces;
 	struct kvw_hasher *hasher;
 	uint8_t probe[KVW_SHA256_BYTES];

@@ -94,6 +94,16 @@ static void register_session(const struct kvd_session *session, const struct kvd
 	kvd_session_record_write(attachment->pool, attachment->lock_byte, &record);
 }
 
+static void register_importer(const struct kvd_session *session, struct kvd_attachment *attachment)
+{
+	const struct kvd_served_pool *pool = attachment->pool;
+
+	if (kvd_pool_config_is_cuda(pool->config))
+		attachment->importer =
+			kvd_importers_add(&session->server->importers, session->peer.pid,
+					  pool->device->bytes(pool->memory), pool->config->name);
+}
+
 /* -------------------------------------------------------------- attaching */
 
 /* Takes the session's memory over on success. On failure *out_what says what could not be had. */
@@ -108,6 +118,7 @@ static int create(struct kvd_session *session, const struct kvd_attach_plan *pla
 	if (!attachment)
 		return -ENOMEM;
 	attachment->pool = plan->pool;
+	attachment->importer = -1;
 	attachment->lease = plan->lease;
 	attachment->memory = session->attach_memory;
 	attachment->lock = (struct kvd_lock_job){.fd = -1, .told = kvd_session_lock_told, .arg = session};
@@ -134,6 +145,7 @@ static int create(struct kvd_session *session, const struct kvd_attach_plan *pla
 	if (ret)
 		goto err_doorbell;
 	register_session(session, attachment);
+	register_importer(session, attachment);
 	open_channel(session, attachment);
 	*out = attachment;
 	return 0;
@@ -161,6 +173,7 @@ void kvd_attachment_destroy(struct kvd_session *session)
 	kvd_tenant_release(&pool->tenants, attachment->tenant);
 	kvd_namespace_release(&session->server->namespaces, attachment->namespace_id);
 	kvd_session_record_write(pool, attachment->lock_byte, NULL);
+	kvd_importers_remove(&session->server->importers, attachment->importer);
 	kvd_lock_byte_give(pool, attachment->lock_byte);
 	kvd_attach_memory_drop(attachment->memory);
 	free(attachment);

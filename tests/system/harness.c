@@ -166,6 +166,11 @@ struct kvt_daemon *kvt_daemon_start(const char *const *options)
 	return daemon;
 }
 
+void kvt_daemon_launch_again(struct kvt_daemon *daemon, const char *const *options)
+{
+	launch(daemon, options);
+}
+
 void kvt_daemon_restart(struct kvt_daemon *daemon, const char *const *options)
 {
 	launch(daemon, options);

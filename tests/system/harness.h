@@ -46,6 +46,8 @@ struct kvt_daemon *kvt_daemon_launch(const char *const *options);
 void kvt_daemon_wait_ready(struct kvt_daemon *daemon);
 /* Another one on the same directory and socket, after kvt_daemon_wait() or a kill. */
 void kvt_daemon_restart(struct kvt_daemon *daemon, const char *const *options);
+/* The same without waiting for it. */
+void kvt_daemon_launch_again(struct kvt_daemon *daemon, const char *const *options);
 /* Waits for its end; the wait status. */
 int kvt_daemon_wait(struct kvt_daemon *daemon);
 /* TERM; it must end with status 0 and leave nothing in its directory but its log. Frees. */

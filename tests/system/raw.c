@@ -64,8 +64,8 @@ void kvt_raw_send_message(struct kvt_raw *raw, uint32_t type, const void *messag
 uint32_t kvt_raw_receive(struct kvt_raw *raw)
 {
 	struct kvw_envelope envelope;
-	uint32_t fd_count = KVT_SEGMENTS;
-	int fds[KVT_SEGMENTS];
+	uint32_t fd_count = KVW_MAX_FDS_PER_MESSAGE;
+	int fds[KVW_MAX_FDS_PER_MESSAGE];
 	uint32_t first;
 	uint32_t i;
 	int got = kvw_receive(raw->fd, kvw_deadline_ns(ANSWER_MS), raw->received, sizeof(raw->received), fds,
@@ -79,8 +79,11 @@ uint32_t kvt_raw_receive(struct kvt_raw *raw)
 		kvw_text_copy(raw->answer.ERROR.text, raw->error, sizeof(raw->error));
 	first = envelope.type == KVW_MSG_FDS_OK ? (uint32_t)raw->answer.FDS_OK.first : 0;
 	for (i = 0; i < fd_count; i++) {
-		assert_true(first + i < KVT_SEGMENTS);
-		raw->fds[first + i] = fds[i];
+		assert_true(first + i < KVT_SEGMENTS + raw->device.chunks);
+		if (first + i < KVT_SEGMENTS)
+			raw->fds[first + i] = fds[i];
+		else
+			raw->device.fds[first + i - KVT_SEGMENTS] = fds[i];
 	}
 	return envelope.type;
 }
@@ -134,12 +137,35 @@ struct kvw_msg_ATTACH kvt_attach_message(void)
 	};
 }
 
+static void take_memory(struct kvt_raw *raw)
+{
+	struct kvw_list memories = raw->answer.ATTACH_OK.memories;
+	struct kvw_item_MEMORY memory;
+
+	if (!kvw_list_next(&memories, KVW_ITEM_MEMORY, &memory))
+		return;
+	raw->device.share = (uint32_t)memory.share;
+	raw->device.chunks = (uint32_t)memory.chunks;
+	raw->device.bytes = memory.bytes;
+	raw->device.offset = memory.offset;
+	raw->device.chunk_bytes = memory.chunk_bytes;
+	assert_true(raw->device.chunks <= KVW_MAX_CHUNKS);
+	assert_int_equal(memory.uuid.length, sizeof(raw->device.uuid));
+	memcpy(raw->device.uuid, memory.uuid.at, sizeof(raw->device.uuid));
+	assert_int_equal(memory.handle.length,
+			 memory.share == KVW_SHARE_IPC ? sizeof(raw->device.handle) : 0);
+	if (memory.handle.length)
+		memcpy(raw->device.handle, memory.handle.at, sizeof(raw->device.handle));
+	assert_int_equal(kvw_list_next(&memories, KVW_ITEM_MEMORY, &memory), 0);
+}
+
 void kvt_raw_take_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attach)
 {
 	struct kvw_list segments = raw->answer.ATTACH_OK.segments;
 	struct kvw_item_SEGMENT segment;
 	int n = 0;
 
+	take_memory(raw);
 	raw->engine = raw->answer.ATTACH_OK.engine;
 	raw->namespace_id = (uint32_t)raw->answer.ATTACH_OK.namespace_id;
 	raw->sink = (int32_t)raw->answer.ATTACH_OK.sink;
@@ -158,6 +184,7 @@ void kvt_raw_take_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attac
 		raw->bytes[n++] = segment.bytes;
 	}
 	assert_int_equal(n, KVT_SEGMENTS);
+	assert_int_equal(segment.kind, raw->device.share ? KVW_SEGMENT_LOCK : KVW_SEGMENT_POOL);
 }
 
 int kvt_raw_attach(struct kvt_raw *raw, const struct kvw_msg_ATTACH *attach)
@@ -177,17 +204,20 @@ static void map_segment(struct kvt_raw *raw, enum kvt_segment segment, int prote
 
 void kvt_raw_map_silently(struct kvt_raw *raw)
 {
-	const struct kvw_msg_FDS request = {.first = 0};
+	struct kvw_msg_FDS request = {.first = 0};
 	struct kvw_channel_header *channel;
 
-	assert_int_equal(kvt_raw_ask(raw, KVW_MSG_FDS, &request), 0);
-	assert_int_equal(raw->answer.FDS_OK.count, KVT_SEGMENTS);
+	while (request.first < KVT_SEGMENTS + raw->device.chunks) {
+		assert_int_equal(kvt_raw_ask(raw, KVW_MSG_FDS, &request), 0);
+		request.first += raw->answer.FDS_OK.count;
+	}
 	map_segment(raw, KVT_DIRECTORY, PROT_READ);
 	map_segment(raw, KVT_TABLES, PROT_READ | PROT_WRITE);
 	map_segment(raw, KVT_CHANNEL, PROT_READ | PROT_WRITE);
 	map_segment(raw, KVT_TIMELINES, PROT_READ | PROT_WRITE);
 	map_segment(raw, KVT_ANSWERS, PROT_READ);
-	map_segment(raw, KVT_POOL, PROT_READ | PROT_WRITE);
+	if (!raw->device.share)
+		map_segment(raw, KVT_POOL, PROT_READ | PROT_WRITE);
 	channel = kvt_channel(raw);
 	assert_int_equal(channel->magic, KVW_MAGIC_CHANNEL);
 	assert_int_equal(channel->layout_version, KVW_LAYOUT_VERSION);

@@ -20,7 +20,19 @@ enum kvt_segment {
 	KVT_TIMELINES,
 	KVT_DOORBELL,
 	KVT_ANSWERS,
-	KVT_POOL
+	KVT_POOL /* of a pool on a device: the lock */
+};
+
+/* A pool's memory on a device, as ATTACH_OK told it. */
+struct kvt_memory {
+	uint32_t share; /* 0: the pool is the host's */
+	uint32_t chunks;
+	uint64_t bytes;
+	uint64_t offset;
+	uint64_t chunk_bytes;
+	uint8_t uuid[16];
+	uint8_t handle[64];
+	int fds[KVW_MAX_CHUNKS]; /* whoever imports them closes them */
 };
 
 /* Answers to LEASE lie here, by `first`; those of the rows behind them, as the rows lie in the tables. */
@@ -42,6 +54,7 @@ struct kvt_raw {
 	uint64_t bytes[KVT_SEGMENTS];
 	int fds[KVT_SEGMENTS];
 	void *memory[KVT_SEGMENTS];
+	struct kvt_memory device;
 	struct kvw_ring requests;
 	struct kvw_ring completions;
 	uint64_t ticket;
