@@ -45,7 +45,7 @@ struct worker {
 	const void *row[KVK_MLA_TILE_ROWS];
 	int32_t sees[KVK_MLA_TILE_ROWS];    /* keys that a row sees */
 	int32_t visible[KVK_MLA_TILE_ROWS]; /* of the split at hand */
-	float *q, *tile, *score, *keep;
+	float *q, *keys_f32, *score, *keep;
 };
 
 struct item {
@@ -60,6 +60,7 @@ struct frame {
 	struct kvk_mla_row_ops row_ops;
 	int32_t tiles; /* units of the same queries */
 	int32_t rows;  /* in a unit, the last of `tiles` may have fewer */
+	bool wide;     /* see struct kvk_mla_rows */
 	int64_t units;
 	int32_t slots;
 	int32_t items; /* in this window */
@@ -83,20 +84,27 @@ static size_t round_up(size_t bytes)
 	return (bytes + KVK_SCRATCH_ALIGN - 1) / KVK_SCRATCH_ALIGN * KVK_SCRATCH_ALIGN;
 }
 
+/* Whether the heads fill whole groups of the wide form, however many queries there are. */
+static bool is_wide(int32_t heads)
+{
+	return heads % KVK_MLA_WIDE == 0;
+}
+
 /* Rows of a unit: as even a share of all rows as whole groups allow. */
-static int32_t unit_rows(int64_t rows, int32_t *tiles)
+static int32_t unit_rows(int64_t rows, int32_t pad, int32_t *tiles)
 {
 	const int64_t count = (rows + KVK_MLA_TILE_ROWS - 1) / KVK_MLA_TILE_ROWS;
 	const int64_t share = (rows + count - 1) / count;
-	const int64_t padded = (share + KVK_MLA_PAD - 1) / KVK_MLA_PAD * KVK_MLA_PAD;
+	const int64_t padded = (share + pad - 1) / pad * pad;
 
 	*tiles = (int32_t)((rows + padded - 1) / padded);
 	return (int32_t)padded;
 }
 
-static void set_sizes(struct frame *f, int64_t rows, const struct kvk_threads *threads)
+static void set_sizes(struct frame *f, int32_t queries, int32_t heads, const struct kvk_threads *threads)
 {
-	f->rows = unit_rows(rows, &f->tiles);
+	f->wide = is_wide(heads);
+	f->rows = unit_rows((int64_t)queries * heads, f->wide ? KVK_MLA_WIDE : KVK_MLA_PAD, &f->tiles);
 	f->threads = (int32_t)kvk_thread_count(threads);
 	f->slots = f->threads * SLOTS_PER_THREAD;
 	f->worker_bytes = round_up(sizeof(struct worker)) +
@@ -116,7 +124,7 @@ size_t kvk_mla_scratch(int32_t queries, int32_t heads, const struct kvk_threads 
 {
 	struct frame f;
 
-	set_sizes(&f, (int64_t)queries * heads, threads);
+	set_sizes(&f, queries, heads, threads);
 	return all_bytes(&f);
 }
 
@@ -153,8 +161,8 @@ static void lay_out_scratch(struct frame *f)
 		float *arrays = (float *)(void *)((char *)worker + round_up(sizeof(*worker)));
 
 		worker->unit = -1;
-		worker->tile = arrays;
-		worker->q = worker->tile + KVK_MLA_PANELS * KVK_MLA_PANEL_STRIDE;
+		worker->keys_f32 = arrays;
+		worker->q = worker->keys_f32 + KVK_MLA_PANELS * KVK_MLA_PANEL_STRIDE;
 		worker->score = worker->q + (int64_t)f->rows * KVK_MLA_WIDTH;
 		worker->keep = worker->score + (int64_t)f->rows * KVK_MLA_SCORE_KEYS;
 	}
@@ -207,7 +215,7 @@ static void take_unit(const struct frame *f, struct worker *worker, int64_t inde
 						       bytes;
 		worker->sees[r] = job->source.length(job->source.op, unit->b, i);
 	}
-	f->row_ops.pack_queries(worker->q, worker->row, unit->rows, job->q_dtype);
+	f->row_ops.pack_queries(worker->q, worker->row, unit->rows, f->wide, job->q_dtype);
 	worker->unit = index;
 }
 
@@ -265,9 +273,10 @@ static void visit_item(void *arg, uint32_t thread, int64_t index)
 	const int32_t first = item->split * KVK_MLA_SPLIT;
 	const int32_t end = all - first > KVK_MLA_SPLIT ? first + KVK_MLA_SPLIT : all;
 	struct kvk_mla_rows rows = {.count = unit.rows,
+				    .wide = f->wide,
 				    .scale_log2 = (float)(f->job->scale * LOG2_E),
 				    .q = worker->q,
-				    .keys = worker->tile,
+				    .keys = worker->keys_f32,
 				    .score = worker->score,
 				    .keep = worker->keep,
 				    .out = slot.out,
@@ -423,7 +432,7 @@ void kvk_mla_run(const struct kvk_mla_job *job, enum kvk_level level)
 	int32_t split = 0;
 
 	choose_ops(&f, level);
-	set_sizes(&f, (int64_t)queries * job->heads, job->threads);
+	set_sizes(&f, queries, job->heads, job->threads);
 	f.units = (int64_t)job->batch * (job->s_q / queries) * f.tiles;
 	lay_out_scratch(&f);
 	for (fill_window(&f, &unit, &split); f.items > 0; fill_window(&f, &unit, &split)) {

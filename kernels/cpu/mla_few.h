@@ -12,7 +12,7 @@
 struct kvk_mla_few_ops {
 	void (*attend)(const struct kvk_mla_rows *rows, int first, const struct kvk_mla_keys *keys,
 		       const struct kvk_mla_keys *next, uint32_t kv_dtype);
-	void (*pack_queries)(float *q, const void *const *rows, int count, uint32_t q_dtype);
+	void (*pack_queries)(float *q, const void *const *rows, int count, bool wide, uint32_t q_dtype);
 	void (*store_row)(void *out, uint32_t dtype, const float *row, float factor);
 };
 

@@ -286,8 +286,9 @@ KVK_INLINE int place(int d)
 }
 
 /* Rows up to a multiple of 4 are 0. */
-static void pack_queries(float *q, const void *const *rows, int count, uint32_t dtype)
+static void pack_queries(float *q, const void *const *rows, int count, bool wide, uint32_t dtype)
 {
+	(void)wide;
 	for (int r = 0; r < (count + ROWS - 1) / ROWS * ROWS; r++)
 		for (int d = 0; d < KVK_MLA_WIDTH; d += L) {
 			const vf part = r < count ? vf_load_plain(rows[r], d, dtype) : vf_set(0);

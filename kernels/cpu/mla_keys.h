@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Key rows of every dtype become f32 in the tile's panels (mla_loops.h). FP8 rows take the short way of
+ * Key rows of every dtype become f32, a panel of a key at a time. FP8 takes the short way of
  * vf_load_e4m3_finite() unless a code is NaN or a scale so large that 256 times it is not finite.
+ *
+ * What becomes of a tile goes to one of two places (struct tile): with few rows it is kept for P V, in L2;
+ * with many, whose arithmetic outweighs widening twice, a panel at a time is brought near, to the same lines of
+ * L1 again and again.
  */
 #ifndef KVPOOL_KERNELS_MLA_KEYS_H
 #define KVPOOL_KERNELS_MLA_KEYS_H
@@ -9,32 +13,33 @@
 #include "mla_loops.h"
 #include "simd.h"
 
-/* Loops over a row, so that every column's place is a constant. */
-#ifdef __clang__
-#define KVK_UNROLL_ALL KVK_UNROLL
-#else
-#define KVK_UNROLL_ALL _Pragma("GCC unroll 144")
-#endif
+#define PANEL KVK_MLA_PANEL
 
-/* Where column d of the key at `key` goes. */
-KVK_INLINE float *key_column(float *key, int d)
+_Static_assert(128 % PANEL == 0 && KVK_MLA_ROPE == PANEL, "a panel of an FP8 row has one dtype and scale");
+
+KVK_INLINE void load_plain(float *to, const char *row, int column, uint32_t dtype)
 {
-	return key + (int64_t)(d / KVK_MLA_PANEL) * KVK_MLA_PANEL_STRIDE + d % KVK_MLA_PANEL;
+	KVK_UNROLL
+	for (int d = 0; d < PANEL; d += 2 * KVK_LANES) {
+		vf value[2];
+
+		if (dtype == KVK_BF16) {
+			vf_load_bf16_pair(value, row + 2 * (column + d));
+		} else {
+			value[0] = vf_load_plain(row, column + d, dtype);
+			value[1] = vf_load_plain(row, column + d + KVK_LANES, dtype);
+		}
+		vf_store(to + d, value[0]);
+		vf_store(to + d + KVK_LANES, value[1]);
+	}
 }
 
-KVK_INLINE void load_row(float *key, const char *row, uint32_t dtype)
-{
-	KVK_UNROLL_ALL
-	for (int d = 0; d < KVK_MLA_WIDTH; d += KVK_LANES)
-		vf_store(key_column(key, d), vf_load_plain(row, d, dtype));
-}
-
-/* Whether one of 512 codes is a NaN, 0x7f or 0xff. */
-KVK_INLINE bool holds_nan(const unsigned char *codes)
+/* Whether one of a panel's codes is a NaN, 0x7f or 0xff. */
+KVK_INLINE bool holds_nan(const char *codes)
 {
 	uint64_t found = 0;
 
-	for (int i = 0; i < KVK_MLA_LATENT; i += 8) {
+	for (int i = 0; i < PANEL; i += 8) {
 		uint64_t code;
 
 		memcpy(&code, codes + i, sizeof(code));
@@ -44,48 +49,67 @@ KVK_INLINE bool holds_nan(const unsigned char *codes)
 	return found & 0x8080808080808080u;
 }
 
-static void load_fp8_slowly(float *key, const unsigned char *codes, const float *scale)
+KVK_INLINE void load_fp8(float *to, const char *row, int column)
 {
-	for (int d = 0; d < KVK_MLA_LATENT; d++)
-		*key_column(key, d) = kvk_e4m3_to_f32(codes[d]) * scale[d / 128];
-}
+	const char *codes = row + column;
+	float scale;
 
-static void load_fp8_row(float *key, const char *row)
-{
-	const unsigned char *codes = (const unsigned char *)row;
-	const char *rope = row + KVK_MLA_LATENT + 4 * sizeof(float);
-	bool fast = !holds_nan(codes);
-	float scale[4];
-
-	memcpy(scale, row + KVK_MLA_LATENT, sizeof(scale));
-	for (int i = 0; i < 4; i++)
-		fast = fast && isfinite(scale[i] * 256);
-	if (fast) {
-		KVK_UNROLL_ALL
-		for (int d = 0; d < KVK_MLA_LATENT; d += KVK_LANES)
-			vf_store(key_column(key, d),
-				 vf_load_e4m3_finite(codes + d, vf_set(scale[d / 128] * 256)));
+	memcpy(&scale, row + KVK_MLA_LATENT + (size_t)(column / 128) * sizeof(scale), sizeof(scale));
+	if (!holds_nan(codes) && isfinite(scale * 256)) {
+		KVK_UNROLL
+		for (int d = 0; d < PANEL; d += KVK_LANES)
+			vf_store(to + d, vf_load_e4m3_finite(codes + d, vf_set(scale * 256)));
 	} else {
-		load_fp8_slowly(key, codes, scale);
+		KVK_UNROLL
+		for (int d = 0; d < PANEL; d += KVK_LANES)
+			vf_store(to + d, vf_load_e4m3(codes + d) * vf_set(scale));
 	}
-	KVK_UNROLL_ALL
-	for (int d = 0; d < KVK_MLA_ROPE; d += KVK_LANES)
-		vf_store(key_column(key, KVK_MLA_LATENT + d), vf_load_bf16(rope + 2 * d));
 }
 
-/* Keys [first, end) of a tile. */
-static void load_keys(float *keys, const struct kvk_mla_keys *from, int first, int end, uint32_t dtype)
+KVK_INLINE void load_panel(float *to, const char *row, int panel, uint32_t dtype)
 {
-	for (int n = first; n < end; n++) {
-		if (dtype == KVK_MLA_FP8)
-			load_fp8_row(keys + n * KVK_MLA_PANEL, from->row[n]);
-		else if (dtype == KVK_BF16)
-			load_row(keys + n * KVK_MLA_PANEL, from->row[n], KVK_BF16);
-		else if (dtype == KVK_F16)
-			load_row(keys + n * KVK_MLA_PANEL, from->row[n], KVK_F16);
-		else
-			load_row(keys + n * KVK_MLA_PANEL, from->row[n], KVK_F32);
-	}
+	if (dtype != KVK_MLA_FP8)
+		load_plain(to, row, panel * PANEL, dtype);
+	else if (panel * PANEL < KVK_MLA_LATENT)
+		load_fp8(to, row, panel * PANEL);
+	else
+		load_plain(to, row + KVK_MLA_LATENT + 4 * sizeof(float), 0, KVK_BF16);
+}
+
+/* The keys of a tile. */
+struct tile {
+	const struct kvk_mla_keys *keys;
+	uint32_t dtype;
+	bool kept; /* at [panel][key][64], panels KVK_MLA_PANEL_STRIDE apart; or only near, at [key][64] */
+	float *at;
+};
+
+KVK_INLINE void load_keys_of(const struct tile *tile, int first, int end, int panel, int panels,
+			     uint32_t dtype)
+{
+	for (int n = first; n < end; n++)
+		for (int i = panel; i < panel + panels; i++)
+			load_panel(tile->at + (tile->kept ? i * KVK_MLA_PANEL_STRIDE : 0) + n * PANEL,
+				   tile->keys->row[n], i, dtype);
+}
+
+/* Columns of the panels [panel, panel + panels) of keys [first, end); near, there is room for one panel. */
+static void load_keys(const struct tile *tile, int first, int end, int panel, int panels)
+{
+	if (tile->dtype == KVK_BF16)
+		load_keys_of(tile, first, end, panel, panels, KVK_BF16);
+	else if (tile->dtype == KVK_F16)
+		load_keys_of(tile, first, end, panel, panels, KVK_F16);
+	else if (tile->dtype == KVK_F32)
+		load_keys_of(tile, first, end, panel, panels, KVK_F32);
+	else
+		load_keys_of(tile, first, end, panel, panels, KVK_MLA_FP8);
+}
+
+/* Where a panel of key n is after load_keys(). */
+KVK_INLINE const float *tile_panel(const struct tile *tile, int panel, int n)
+{
+	return tile->at + (tile->kept ? panel * KVK_MLA_PANEL_STRIDE : 0) + n * PANEL;
 }
 
 #endif

@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic of MLA decode: one tile of query rows against one tile of keys that are f32 already.
+ * The arithmetic of MLA decode: one tile of query rows against one tile of keys.
  *
- *	for each group of rows, for each block of keys:		scores = Q K^T, 576 columns deep
- *	for each group of rows:					scores become weights 2^(scale * score - max)
- *	for each panel of columns, for each block of rows:	out = out * keep + P V, all keys deep
+ *	for each chunk of keys:		widen to f32; scores = Q K^T, 576 columns deep (mla_dots.h)
+ *	for each group of rows:		scores become weights 2^(scale * score - max)
+ *	for each panel of columns:	widen to f32, unless kept; for each block of rows:
+ *						out = out * keep + P V, all keys deep
  *
- * Both products keep a block of results in registers. How Q K^T does is in mla_dots.h; it leaves the scores
- * of a key's rows side by side, so that softmax goes on in all lanes at once and P V can broadcast weights,
- * with columns across the lanes. An element of either product is one fixed sequence of operations whatever
- * block it falls into, so a row's bits do not depend on the rows beside it.
+ * Both products keep a block of results in registers. Q K^T leaves the scores of a key's rows side by side, so
+ * that softmax goes on in all lanes at once and P V can broadcast weights, with columns across the lanes. An
+ * element of either product is one fixed sequence of operations whatever block it falls into, so a row's bits
+ * do not depend on the rows beside it. Meanwhile the next tile's rows are asked for.
  *
- * Roofline: 2 * rows * (576 + 512) flop a key, for 2304 bytes of converted key that stay in L2; each
- * multiply-add instruction needs less than one load, from L1. The limit is the multiply-add units.
+ * Roofline: 2 * rows * (576 + 512) flop a key; a multiply-add instruction needs 10/24 of a load, from L1. The
+ * limit is the multiply-add units, and with few rows L2, where 2304 bytes of widened key go and come back.
  */
 #include "mla_loops.h"
 #include "level.h"
 #include "mla_dots.h"
 #include "mla_keys.h"
 
-/*
- * A block of rows and of three vectors of columns: with 32 registers 24 accumulators, with 16 registers 12.
- */
+/* A block of rows and of vectors of columns: with 32 registers 24 accumulators, with 16 registers 12. */
+#define SUM_ROWS 6
 #if defined(KVK_SIMD_AVX512) || defined(KVK_SIMD_NEON)
-#define SUM_ROWS 8
+#define SUM_VECTORS 4
 #else
-#define SUM_ROWS 4
+#define SUM_VECTORS 2
 #endif
-#define SUM_VECTORS 3
 
-_Static_assert(PANEL % (SUM_VECTORS * L) == 0 || L == 16, "blocks of columns tile a panel");
-_Static_assert(KVK_MLA_LATENT % PANEL % L == 0, "the last panel of values is whole vectors");
+#define KEPT_ROWS 32 /* up to so many, a tile of keys is kept as f32 */
+
+_Static_assert(PANEL % (SUM_VECTORS * L) == 0, "blocks of columns tile a panel");
 
 /* Scores of keys that a row does not see become -INF; `first` is the tile's first key. */
 static void mask_tile(const struct kvk_mla_rows *rows, int first, int keys)
 {
 	for (int r = 0; r < rows->count; r++) {
-		const int group = r / GROUP * GROUP;
-		const int width = group_width(rows->count, group);
-		float *score = rows->score + (int64_t)group * KVK_MLA_SCORE_KEYS + (r - group);
+		const int width = group_width(rows, r / group_rows(rows) * group_rows(rows));
+		float *score = row_score(rows, r);
 
 		for (int n = rows->visible[r] > first ? rows->visible[r] - first : 0; n < keys; n++)
 			score[n * width] = -INFINITY;
@@ -80,137 +79,107 @@ KVK_INLINE void softmax_lanes(const struct kvk_mla_rows *rows, int r, float *sco
 
 static void softmax(const struct kvk_mla_rows *rows, int keys)
 {
-	for (int r = 0; r < rows->count; r += L) {
-		const int group = r / GROUP * GROUP;
-
-		softmax_lanes(rows, r, rows->score + (int64_t)group * KVK_MLA_SCORE_KEYS + (r - group),
-			      group_width(rows->count, group), keys);
-	}
+	for (int r = 0; r < rows->count; r += L)
+		softmax_lanes(rows, r, row_score(rows, r),
+			      group_width(rows, r / group_rows(rows) * group_rows(rows)), keys);
 }
 
-/* One line of each of the next tile's rows, asked for while a block is summed. */
-struct ask {
-	const void *const *row;
-	int count;
-	int offset;
+/* A run of rows that see the same `keys` of the tile. */
+struct sum_job {
+	const struct kvk_mla_rows *rows;
+	const struct tile *tile;
+	int row, end; /* of the run */
+	int keys;
+	bool first; /* nothing was summed before */
+	struct ask *ask;
 };
 
-/* out[m] = out[m] * keep[m] + sum over keys of weight[key][m] * value[key], `count` rows, `vectors` wide. */
-KVK_INLINE void sum_block(float *out, const float *keep, const float *weight, int width, const float *value,
-			  int keys, bool first, const struct ask *ask, int count, int vectors)
+/*
+ * out[m] = out[m] * keep[m] + sum over keys of weight[key][m] * value[key], `count` rows and `vectors` of
+ * columns from `column` on, of the job's row r on.
+ */
+KVK_INLINE void sum_block(const struct sum_job *job, int r, int column, int count)
 {
+	const struct kvk_mla_rows *rows = job->rows;
+	const int width = group_width(rows, r / group_rows(rows) * group_rows(rows));
+	const float *weight = row_score(rows, r);
+	const float *values = tile_panel(job->tile, column / PANEL, 0) + column % PANEL;
+	float *out = rows->out + (int64_t)r * KVK_MLA_LATENT + column;
+	struct ask ask = *job->ask; /* in registers */
 	vf sum[SUM_ROWS][SUM_VECTORS];
 
 	KVK_UNROLL
 	for (int m = 0; m < count; m++)
 		KVK_UNROLL
-	for (int v = 0; v < vectors; v++) {
+	for (int v = 0; v < SUM_VECTORS; v++) {
 		sum[m][v] = vf_set(0);
-		if (!first)
-			sum[m][v] = vf_load(out + m * KVK_MLA_LATENT + v * L) * vf_set(keep[m]);
+		if (!job->first)
+			sum[m][v] = vf_load(out + m * KVK_MLA_LATENT + v * L) * vf_set(rows->keep[r + m]);
 	}
-	for (int n = 0; n < keys; n++) {
-		vf column[SUM_VECTORS];
+	KVK_NO_UNROLL
+	for (int n = 0; n < job->keys; n++) {
+		vf value[SUM_VECTORS];
 
-		if (n < ask->count)
-			__builtin_prefetch((const char *)ask->row[n] + ask->offset, 0, 2);
+		ask_turn(&ask);
 		KVK_UNROLL
-		for (int v = 0; v < vectors; v++)
-			column[v] = vf_load(value + n * PANEL + v * L);
+		for (int v = 0; v < SUM_VECTORS; v++)
+			value[v] = vf_load(values + n * PANEL + v * L);
 		KVK_UNROLL
 		for (int m = 0; m < count; m++) {
 			const vf w = vf_set(weight[n * width + m]);
 
 			KVK_UNROLL
-			for (int v = 0; v < vectors; v++)
-				sum[m][v] = vf_fma(w, column[v], sum[m][v]);
+			for (int v = 0; v < SUM_VECTORS; v++)
+				sum[m][v] = vf_fma(w, value[v], sum[m][v]);
 		}
 	}
 	KVK_UNROLL
 	for (int m = 0; m < count; m++)
 		KVK_UNROLL
-	for (int v = 0; v < vectors; v++)
+	for (int v = 0; v < SUM_VECTORS; v++)
 		vf_store(out + m * KVK_MLA_LATENT + v * L, sum[m][v]);
+	*job->ask = ask;
 }
 
-/* A run of rows that see the same `keys` of the tile, and one block of columns. */
-struct sum_job {
-	const struct kvk_mla_rows *rows;
-	int row, end; /* of the run */
-	int keys;
-	bool first; /* nothing was summed before */
-	const struct kvk_mla_keys *next;
-	int next_bytes; /* of a row of them */
-	int blocks;     /* summed so far */
-	int every;      /* so many blocks, a line is asked for */
-};
-
-/*
- * What to ask for during the next block: the lines behind those that the dots asked for, one after the
- * other.
- */
-KVK_INLINE struct ask next_ask(struct sum_job *job)
+/* Rows of the job that lie in the group of row r, from there on. */
+KVK_INLINE int rows_left(const struct sum_job *job, int r)
 {
-	const int block = job->blocks++;
-	const int offset = first_half(job->next_bytes) + block / job->every * 64;
-	const bool wanted = block % job->every == 0 && offset < job->next_bytes;
+	const int next = (r / group_rows(job->rows) + 1) * group_rows(job->rows);
 
-	return (struct ask){.row = job->next->row, .count = wanted ? job->next->count : 0, .offset = offset};
+	return (job->end < next ? job->end : next) - r;
 }
 
-KVK_INLINE void sum_columns(struct sum_job *job, const float *value, int column, int vectors)
+/* SUM_VECTORS vectors of columns of all the job's rows, in blocks as even as SUM_ROWS allows. */
+static void sum_columns(const struct sum_job *job, int column)
 {
-	const struct kvk_mla_rows *rows = job->rows;
-
 	for (int r = job->row; r < job->end;) {
-		const int group = r / GROUP * GROUP;
-		const int width = group_width(rows->count, group);
-		const int left = (job->end < group + width ? job->end : group + width) - r;
-		const float *weight = rows->score + (int64_t)group * KVK_MLA_SCORE_KEYS + (r - group);
-		float *out = rows->out + (int64_t)r * KVK_MLA_LATENT + column;
-		const float *keep = rows->keep + r;
-		const int count = left >= SUM_ROWS ? SUM_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-		const struct ask ask = next_ask(job);
+		const int left = rows_left(job, r);
+		const int blocks = (left + SUM_ROWS - 1) / SUM_ROWS;
+		const int count = (left + blocks - 1) / blocks;
 
-		if (count == SUM_ROWS)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, SUM_ROWS,
-				  vectors);
+		if (count == 6)
+			sum_block(job, r, column, 6);
+		else if (count == 5)
+			sum_block(job, r, column, 5);
 		else if (count == 4)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 4, vectors);
+			sum_block(job, r, column, 4);
+		else if (count == 3)
+			sum_block(job, r, column, 3);
 		else if (count == 2)
-			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 2, vectors);
+			sum_block(job, r, column, 2);
 		else
-			sum_block(out, keep, weight, width, value, job->keys, job->first, &ask, 1, vectors);
+			sum_block(job, r, column, 1);
 		r += count;
 	}
 }
 
-static void sum_wide(struct sum_job *job, const float *value, int column)
+/* Panel by panel: the keys' columns become f32 unless they are, then all blocks of them are summed. */
+static void sum_values(const struct sum_job *job)
 {
-	sum_columns(job, value, column, SUM_VECTORS);
-}
-
-static void sum_narrow(struct sum_job *job, const float *value, int column)
-{
-	sum_columns(job, value, column, 2);
-}
-
-/* Columns in blocks of three vectors, and of two where three would leave a single one. */
-static void sum_values(struct sum_job *job)
-{
-	for (int column = 0; column < KVK_MLA_LATENT;) {
-		const int panel = column / PANEL;
-		const int end = (panel + 1) * PANEL < KVK_MLA_LATENT ? (panel + 1) * PANEL : KVK_MLA_LATENT;
-		const float *value =
-			job->rows->keys + (int64_t)panel * KVK_MLA_PANEL_STRIDE + (column - panel * PANEL);
-
-		if (end - column >= SUM_VECTORS * L && end - column != 4 * L) {
-			sum_wide(job, value, column);
-			column += SUM_VECTORS * L;
-		} else {
-			sum_narrow(job, value, column);
-			column += 2 * L;
-		}
+	for (int column = 0; column < KVK_MLA_LATENT; column += SUM_VECTORS * L) {
+		if (column % PANEL == 0 && !job->tile->kept)
+			load_keys(job->tile, 0, job->keys, column / PANEL, 1);
+		sum_columns(job, column);
 	}
 }
 
@@ -226,17 +195,13 @@ KVK_INLINE int tile_keys(const struct kvk_mla_rows *rows, int r, int first, int 
  * Rows that see equally many keys are summed together: no weight, be it 0, meets a key that its row does
  * not see.
  */
-static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys, const struct kvk_mla_keys *next,
-		     int next_bytes)
+static void sum_runs(const struct kvk_mla_rows *rows, const struct tile *tile, int first, struct ask *ask)
 {
-	const int blocks = (rows->count + SUM_ROWS - 1) / SUM_ROWS * (KVK_MLA_LATENT / (SUM_VECTORS * L));
-	const int lines = (next_bytes - first_half(next_bytes)) / 64 + 1;
-	struct sum_job job = {.rows = rows,
-			      .first = first == 0,
-			      .next = next,
-			      .next_bytes = next_bytes,
-			      .every = blocks > lines ? blocks / lines : 1};
+	const int keys = tile->keys->count;
+	struct sum_job job = {.rows = rows, .tile = tile, .first = first == 0, .ask = ask};
 
+	set_pace(ask, lines_left(ask),
+		 (rows->count + SUM_ROWS - 1) / SUM_ROWS * (KVK_MLA_LATENT / (SUM_VECTORS * L)) * keys);
 	for (; job.row < rows->count; job.row = job.end) {
 		job.keys = tile_keys(rows, job.row, first, keys);
 		job.end = job.row + 1;
@@ -247,35 +212,21 @@ static void sum_runs(const struct kvk_mla_rows *rows, int first, int keys, const
 	}
 }
 
-/*
- * With few rows the loads of keys weigh: a chunk of keys is widened right before its dots, so that the
- * stores drain while they run. With many rows the queries weigh, and all keys are widened first.
- */
-static void load_and_dot(const struct kvk_mla_rows *rows, const struct kvk_mla_keys *keys, uint32_t dtype,
-			 struct prefetch *prefetch)
-{
-	const int chunk = L == 16 || rows->count <= 32 ? DOT_CHUNK : KEYS;
-
-	for (int n = 0; n < keys->count; n += chunk) {
-		const int end = n + chunk < keys->count ? n + chunk : keys->count;
-
-		load_keys(rows->keys, keys, n, end, dtype);
-		all_dots(rows, n, end - n, prefetch);
-	}
-}
-
 static void attend(const struct kvk_mla_rows *rows, int first, const struct kvk_mla_keys *keys,
 		   const struct kvk_mla_keys *next, uint32_t dtype)
 {
 	static const struct kvk_mla_keys none;
-	const int bytes = row_bytes(dtype);
-	struct prefetch prefetch = {.keys = next ? next : &none, .half_bytes = first_half(bytes)};
+	const struct tile tile = {.keys = keys,
+				  .dtype = dtype,
+				  .kept = lanes_are_columns(rows) || rows->count <= KEPT_ROWS,
+				  .at = rows->keys};
+	struct ask ask = {.keys = next ? next : &none, .bytes = row_bytes(dtype)};
 
-	load_and_dot(rows, keys, dtype, &prefetch);
+	all_dots(rows, &tile, &ask);
 	if (tile_keys(rows, 0, first, keys->count) < keys->count)
 		mask_tile(rows, first, keys->count);
 	softmax(rows, keys->count);
-	sum_runs(rows, first, keys->count, prefetch.keys, bytes);
+	sum_runs(rows, &tile, first, &ask);
 }
 
 const struct kvk_mla_ops KVK_OPS(kvk_mla) = {.attend = attend};

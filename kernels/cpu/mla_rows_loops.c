@@ -15,18 +15,14 @@
 #define PANEL KVK_MLA_PANEL
 #define L KVK_LANES
 
-#if KVK_LANES == 16
-
 /* A query row as it is; rows up to a multiple of 4 are 0. */
-static void pack_queries(float *q, const void *const *rows, int count, uint32_t dtype)
+static void copy_queries(float *q, const void *const *rows, int count, uint32_t dtype)
 {
 	for (int r = 0; r < (count + 3) / 4 * 4; r++)
 		for (int d = 0; d < KVK_MLA_WIDTH; d += L)
 			vf_store(q + (int64_t)r * KVK_MLA_WIDTH + d,
 				 r < count ? vf_load_plain(rows[r], d, dtype) : vf_set(0));
 }
-
-#else
 
 /* L rows, transposed, into the lanes at `q` of a group `width` rows wide. */
 KVK_INLINE void pack_rows(float *q, const void *const *rows, int count, int width, uint32_t dtype)
@@ -44,11 +40,15 @@ KVK_INLINE void pack_rows(float *q, const void *const *rows, int count, int widt
 	}
 }
 
-static void pack_queries(float *q, const void *const *rows, int count, uint32_t dtype)
+static void pack_queries(float *q, const void *const *rows, int count, bool wide, uint32_t dtype)
 {
+	if (L == 16 && !wide) {
+		copy_queries(q, rows, count, dtype);
+		return;
+	}
 	for (int r = 0; r < count; r += L) {
-		const int group = r / KVK_MLA_GROUP(L) * KVK_MLA_GROUP(L);
-		const int width = KVK_MLA_GROUP_WIDTH(L, count, group);
+		const int group = r / KVK_MLA_GROUP(L, wide) * KVK_MLA_GROUP(L, wide);
+		const int width = KVK_MLA_GROUP_WIDTH(L, wide, count, group);
 		float *to = q + (int64_t)group * KVK_MLA_WIDTH + (r - group);
 
 		if (dtype == KVK_BF16)
@@ -59,8 +59,6 @@ static void pack_queries(float *q, const void *const *rows, int count, uint32_t 
 			pack_rows(to, rows + r, count - r, width, KVK_F32);
 	}
 }
-
-#endif
 
 KVK_INLINE float exp2_one(float x)
 {

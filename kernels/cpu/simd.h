@@ -209,11 +209,21 @@ KVK_INLINE vf vf_exp2(vf x)
 	return p * (vf)((vu)shifted << 23);
 }
 
+#if defined(KVK_SIMD_AVX512)
+/* Codes [first, first + 16) of 32 as f32: one instruction, where widening and shifting are two. */
+KVK_INLINE vf kvk_widen_bf16(__m512i codes, uint32_t first)
+{
+	const vu word = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+	return (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, (__m512i)((word + first) << 16), codes);
+}
+#endif
+
 /* Loads of KVK_LANES codes at any address. */
 KVK_INLINE vf vf_load_bf16(const void *codes)
 {
 #if defined(KVK_SIMD_AVX512)
-	return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(codes)), 16);
+	return kvk_widen_bf16(_mm512_castsi256_si512(_mm256_loadu_si256(codes)), 0);
 #elif defined(KVK_SIMD_AVX2)
 	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(codes)), 16);
 #elif defined(KVK_SIMD_NEON)
@@ -226,6 +236,20 @@ KVK_INLINE vf vf_load_bf16(const void *codes)
 	for (int i = 0; i < KVK_LANES; i++)
 		bits[i] = (uint32_t)code[i] << 16;
 	return (vf)bits;
+#endif
+}
+
+/* Twice as many. */
+KVK_INLINE void vf_load_bf16_pair(vf value[2], const void *codes)
+{
+#if defined(KVK_SIMD_AVX512)
+	const __m512i both = _mm512_loadu_si512(codes);
+
+	value[0] = kvk_widen_bf16(both, 0);
+	value[1] = kvk_widen_bf16(both, 16);
+#else
+	value[0] = vf_load_bf16(codes);
+	value[1] = vf_load_bf16((const char *)codes + 2 * KVK_LANES);
 #endif
 }
 

@@ -164,7 +164,14 @@ static void dense_alone(void *context, const struct version *version)
 
 static int32_t random_heads(struct kvt_rng *rng)
 {
-	return kvt_between(rng, 0, 2) ? kvt_between(rng, 1, 33) : kvt_between(rng, 1, 130);
+	switch (kvt_between(rng, 0, 5)) {
+	case 0:
+		return kvt_between(rng, 1, 130);
+	case 1: /* whole groups */
+		return 64 * kvt_between(rng, 1, 2);
+	default:
+		return kvt_between(rng, 1, 33);
+	}
 }
 
 /* Keys that a case may have: the versions do all heads of them, several times over. */
