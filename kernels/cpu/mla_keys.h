@@ -34,19 +34,15 @@ KVK_INLINE void load_plain(float *to, const char *row, int column, uint32_t dtyp
 	}
 }
 
-/* Whether one of a panel's codes is a NaN, 0x7f or 0xff. */
+/* Whether one of a panel's codes is a NaN, 0x7f or 0xff: adding 1 carries into the top bit of NaNs alone. */
 KVK_INLINE bool holds_nan(const char *codes)
 {
-	uint64_t found = 0;
+	vu found = {0};
 
-	for (int i = 0; i < PANEL; i += 8) {
-		uint64_t code;
-
-		memcpy(&code, codes + i, sizeof(code));
-		code &= 0x7f7f7f7f7f7f7f7fu; /* adding 1 carries into the top bit of NaNs alone */
-		found |= code + 0x0101010101010101u;
-	}
-	return found & 0x8080808080808080u;
+	KVK_UNROLL
+	for (int i = 0; i < PANEL; i += (int)sizeof(vu))
+		found |= ((vu)vf_loadu((const float *)(const void *)(codes + i)) & 0x7f7f7f7fu) + 0x01010101u;
+	return vu_any(found & 0x80808080u);
 }
 
 KVK_INLINE void load_fp8(float *to, const char *row, int column)
@@ -88,9 +84,14 @@ KVK_INLINE void load_keys_of(const struct tile *tile, int first, int end, int pa
 			     uint32_t dtype)
 {
 	for (int n = first; n < end; n++)
-		for (int i = panel; i < panel + panels; i++)
-			load_panel(tile->at + (tile->kept ? i * KVK_MLA_PANEL_STRIDE : 0) + n * PANEL,
-				   tile->keys->row[n], i, dtype);
+		for (int i = panel; i < panel + panels; i++) {
+			float *to = tile->at + (tile->kept ? i * KVK_MLA_PANEL_STRIDE : 0) + n * PANEL;
+
+			/* The next key's lines come from L2; storing alone would wait for one after the other. */
+			for (int d = 0; d < PANEL && tile->kept; d += 64 / (int)sizeof(float))
+				__builtin_prefetch(to + PANEL + d, 1, 3);
+			load_panel(to, tile->keys->row[n], i, dtype);
+		}
 }
 
 /* Columns of the panels [panel, panel + panels) of keys [first, end); near, there is room for one panel. */

@@ -98,6 +98,18 @@ KVK_INLINE vf vf_select(vi mask, vf a, vf b)
 	return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
+/* Whether any bit is set. */
+KVK_INLINE int vu_any(vu a)
+{
+#if defined(KVK_SIMD_AVX512)
+	return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) != 0;
+#elif defined(KVK_SIMD_AVX2)
+	return !_mm256_testz_si256((__m256i)a, (__m256i)a);
+#else
+	return (a[0] | a[1] | a[2] | a[3]) != 0;
+#endif
+}
+
 /* The larger one; b where either is NaN. */
 KVK_INLINE vf vf_max(vf a, vf b)
 {
