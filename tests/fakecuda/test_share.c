@@ -101,30 +101,36 @@ static void what_one_engine_writes_another_reads_when_its_stream_has_run(void **
 
 /*
  * Guards last_use() in close.c together with the stream's own store: blocks that a queued step still reads or writes are nobody's else's until the
- * stream has run, though their sequence is closed.
+ * stream has run, though their sequence is closed. Seven were complete and are only read, the eighth is written.
  */
 static void blocks_of_a_queued_step_go_to_nobody(void **state)
 {
-	const uint32_t most = 8 * BLOCK_TOKENS;
+	const struct share_order steal = {.what = SHARE_OPEN, .number = 8 * BLOCK_TOKENS, .value = 5000};
 
 	(void)state;
 	for (uint32_t way = 0; way < 2; way++) {
 		struct kvt_daemon *daemon = start(ways[way]);
-		struct share_engine writer = attached(daemon);
+		struct share_engine user = attached(daemon);
 		struct share_engine other = attached(daemon);
 
-		ASK(writer, .what = SHARE_OPEN, .number = most - 1, .value = 1000);
-		ASK(writer, .what = SHARE_GATE);
-		ASK(writer, .what = SHARE_WRITE, .value = 7);
-		ASK(writer, .what = SHARE_CLOSE);
-		ASK(writer, .what = SHARE_SYNC);
-		assert_int_equal(ANSWER(other, .what = SHARE_OPEN, .number = most, .value = 5000).ret,
-				 -KVP_ENOBLOCKS);
-		ASK(writer, .what = SHARE_PASS);
-		while (ANSWER(other, .what = SHARE_OPEN, .number = most, .value = 5000).ret == -KVP_ENOBLOCKS)
+		ASK(user, .what = SHARE_OPEN, .number = 7 * BLOCK_TOKENS, .value = 1000);
+		ASK(user, .what = SHARE_WRITE, .value = 7);
+		ASK(user, .what = SHARE_CLOSE);
+		ASK(user, .what = SHARE_GATE);
+		ASK(user, .what = SHARE_PASS);
+		while (ASK(user, .what = SHARE_OPEN, .number = 7 * BLOCK_TOKENS + 1, .value = 1000) !=
+		       7 * BLOCK_TOKENS)
+			ASK(user, .what = SHARE_CLOSE);
+		ASK(user, .what = SHARE_GATE);
+		ASK(user, .what = SHARE_WRITE, .value = 8);
+		ASK(user, .what = SHARE_CLOSE);
+		ASK(user, .what = SHARE_SYNC);
+		assert_int_equal(share_ask(&other, steal).ret, -KVP_ENOBLOCKS);
+		ASK(user, .what = SHARE_PASS);
+		while (share_ask(&other, steal).ret == -KVP_ENOBLOCKS)
 			;
 		share_engine_stop(&other);
-		share_engine_stop(&writer);
+		share_engine_stop(&user);
 		kvt_daemon_stop(daemon);
 	}
 }
