@@ -120,6 +120,7 @@ static void fill_info(const struct kvc_pool *pool, struct kvp_pool_info *out)
 		.bytes = pool->geometry.bytes,
 		.block_major = pool->geometry.pool_layout == KVW_POOL_BLOCK_MAJOR,
 		.ready = pool->ready,
+		.on_device = pool->shard.share != 0,
 	};
 	memcpy(out->name, pool->name, sizeof(out->name));
 }

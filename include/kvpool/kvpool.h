@@ -86,6 +86,8 @@ struct kvp_pool_info {
 	uint64_t bytes;
 	uint32_t block_major;  /* 1: a block is one record of all planes */
 	uint32_t ready;        /* 0 while the daemon still populates it */
+	uint32_t on_device;    /* 1: in a CUDA device's memory (known once it is ready): views have addresses of the device */
+	uint32_t zero;
 };
 /* Geometry of pool `name` (NULL: the only one). Waits for the daemon's answer. Writes min(out->size, own size) bytes; set out->size. */
 KVP_API KVP_MUST_CHECK int kvp_pool_info(struct kvp_client *client, const char *name, uint32_t timeout_ms,

@@ -293,7 +293,8 @@ static int prefill_chunk(struct rep_engine *engine, struct rep_active *active, u
 	ret = settle_chunk(engine, active->seq, tokens, step);
 	while (!ret && tokens--)
 		write_token(engine, active, kvp_seq_blocks(active->seq));
-	kvp_step_done(engine->client, REP_TIMELINE, step);
+	if (!ret)
+		ret = rep_engine_step_done(engine, step);
 	rep_stat_add(&engine->stats->prefill_steps, 1);
 	return ret;
 }

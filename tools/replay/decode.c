@@ -102,7 +102,8 @@ static bool attends(const struct rep_engine *engine)
 {
 	uint32_t every = engine->run->options->attention_every;
 
-	return engine->attention.plane && every && engine->steps % every == 0;
+	/* The host's kernels don't reach a device's memory. */
+	return engine->attention.plane && !engine->planes.device && every && engine->steps % every == 0;
 }
 
 /* Not the step's business: what queries would hold. */
@@ -249,14 +250,58 @@ static int attend(struct rep_engine *engine, const struct kvp_batch_view *view)
 	return ret ? rep_engine_fail_alone(engine, "attention", ret) : 0;
 }
 
+/* An array of the step as the device has it, behind what is queued; NULL after a told error. */
+static int compare_array(struct rep_engine *engine, const char *name, const int32_t *device,
+			 const int32_t *host, size_t count)
+{
+	const uint8_t *got = rep_device_get(engine->planes.device, device, count * sizeof(*host));
+
+	if (!memcmp(got, host, count * sizeof(*host)))
+		return 0;
+	return rep_engine_fail_alone(engine, name, -EBADMSG);
+}
+
+/* Sampled as attention is on the host: what kernels would read is the step's. */
+static int compare_staged(struct rep_engine *engine, const struct kvp_batch_view *device,
+			  const struct kvp_batch_view *host)
+{
+	int ret = compare_array(engine, "staged lengths", device->kv_lens, host->kv_lens, host->rows);
+
+	if (!ret)
+		ret = compare_array(engine, "staged slots", device->slot_mapping, host->slot_mapping,
+				    host->tokens);
+	for (uint32_t i = 0; i < host->rows && !ret; i++)
+		ret = compare_array(engine, "a staged row",
+				    device->block_table + (size_t)i * host->table_width,
+				    host->block_table + (size_t)i * host->table_width, host->table_width);
+	return ret;
+}
+
+static int stage(struct rep_engine *engine, const struct kvp_batch_view *view)
+{
+	struct kvp_batch_view device = {.size = sizeof(device)};
+	uint32_t every = engine->run->options->attention_every;
+	int ret;
+
+	if (!engine->planes.device)
+		return 0;
+	ret = kvp_batch_stage(engine->batch, rep_device_stream(engine->planes.device), &device);
+	if (ret)
+		return rep_engine_fail(engine, "staging", ret);
+	return every && engine->steps % every == 0 ? compare_staged(engine, &device, view) : 0;
+}
+
 /* Everything that is counted but the preparation. 0 or a told error. */
 static int work(struct rep_engine *engine, uint64_t step, const struct kvp_batch_view *view)
 {
-	int ret;
+	int ret = stage(engine, view);
 
+	if (ret)
+		return ret;
 	write_rows(engine, view);
 	ret = attend(engine, view);
-	kvp_step_done(engine->client, REP_TIMELINE, step);
+	if (!ret)
+		ret = rep_engine_step_done(engine, step);
 	if (ret)
 		return ret;
 	ret = kvp_batch_settle(engine->batch, NULL, engine->step_tokens, REP_TIMELINE, step);
@@ -282,6 +327,11 @@ static int close_finished(struct rep_engine *engine)
 static int unprepared(struct rep_engine *engine, uint64_t step, int error)
 {
 	(void)rep_syscalls_end();
+	/* The stream has still to read every slot: the step is tried again. */
+	if (error == -KVP_ESLOTS && engine->planes.device) {
+		rep_device_wait(engine->planes.device);
+		return 0;
+	}
 	return error == -KVP_ELEASE && !step ? wait_for_lease(engine)
 					     : rep_engine_fail(engine, "step", error);
 }

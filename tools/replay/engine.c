@@ -38,6 +38,22 @@ int rep_engine_fail_alone(struct rep_engine *engine, const char *what, int error
 	return tell_failure(engine, what, error, kvp_error_text(error));
 }
 
+int rep_engine_step_done(struct rep_engine *engine, uint64_t step)
+{
+	const struct rep_device *device = engine->planes.device;
+	int ret;
+
+	if (!device) {
+		kvp_step_done(engine->client, REP_TIMELINE, step);
+		return 0;
+	}
+	ret = rep_device_status(device);
+	if (ret)
+		return rep_engine_fail_alone(engine, "copies to the device", ret);
+	ret = kvp_step_done_on(engine->client, REP_TIMELINE, step, rep_device_stream(device));
+	return ret ? rep_engine_fail(engine, "end of a step", ret) : 0;
+}
+
 /* KV of a replay means nothing to other engines: they share nothing with it. */
 static int attach(struct rep_engine *engine)
 {
@@ -107,8 +123,16 @@ static int make_arrays(struct rep_engine *engine)
 static int make_batch(struct rep_engine *engine)
 {
 	struct kvp_batch_params params = {.size = sizeof(params), .max_seqs = engine->run->options->batch};
-	int ret = kvp_batch_create(engine->client, &params, &engine->batch);
+	int ret;
 
+	if (engine->pool.on_device)
+		params.staging = KVP_STAGING_ROWS;
+	ret = kvp_batch_create(engine->client, &params, &engine->batch);
+	/* A build without kernels for a GPU. */
+	if (ret == -ENOSYS) {
+		params.staging = KVP_STAGING_WHOLE;
+		ret = kvp_batch_create(engine->client, &params, &engine->batch);
+	}
 	return ret ? rep_engine_fail(engine, "batch", ret) : 0;
 }
 
@@ -123,6 +147,11 @@ static int open_engine(struct rep_engine *engine)
 	if (ret)
 		return rep_engine_fail(engine, "planes", ret);
 	atomic_store(&engine->run->shared->block_bytes, engine->planes.block_bytes);
+	if (engine->pool.on_device) {
+		ret = rep_planes_on_device(&engine->planes);
+		if (ret)
+			return rep_engine_fail_alone(engine, "device", ret);
+	}
 	ret = rep_attention_init(&engine->attention, &engine->planes, &engine->pool, options->batch,
 				 options->heads);
 	if (ret)
@@ -136,6 +165,9 @@ static int open_engine(struct rep_engine *engine)
 static void close_engine(struct rep_engine *engine)
 {
 	kvp_batch_destroy(engine->batch);
+	/* Its stream first: closing waits for the context's work. */
+	rep_device_close(engine->planes.device);
+	engine->planes.device = NULL;
 	kvp_close(engine->client);
 	rep_admit_free(engine);
 	rep_attention_free(&engine->attention);

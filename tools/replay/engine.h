@@ -87,6 +87,9 @@ int rep_engine_fail(struct rep_engine *engine, const char *what, int error);
 /* The same for an error of ours or of a kernel, of which the library knows nothing. */
 int rep_engine_fail_alone(struct rep_engine *engine, const char *what, int error);
 
+/* The step's work is done: now, or when the stream has run it. 0 or a told error. */
+int rep_engine_step_done(struct rep_engine *engine, uint64_t step);
+
 /* admit.c: one round each. 0 or a told error. */
 int rep_admit_collect(struct rep_engine *engine);
 int rep_admit_post(struct rep_engine *engine);

@@ -86,8 +86,57 @@ int rep_planes_init(struct rep_planes *planes, const struct kvp_client *client,
 
 void rep_planes_free(struct rep_planes *planes)
 {
+	rep_device_close(planes->device);
 	free(planes->at);
 	memset(planes, 0, sizeof(*planes));
+}
+
+int rep_planes_on_device(struct rep_planes *planes)
+{
+	size_t page = 0;
+
+	for (uint32_t i = 0; i < planes->count; i++) {
+		size_t bytes = rep_page_bytes(&planes->at[i], planes->block_tokens);
+
+		page = bytes > page ? bytes : page;
+	}
+	return rep_device_open(planes->at[0].data, page, &planes->device);
+}
+
+const uint8_t *rep_planes_page(const struct rep_planes *planes, const struct rep_plane *plane, int32_t block)
+{
+	const uint8_t *page = rep_row_at(plane, block, 0, 0);
+
+	return planes->device
+		       ? rep_device_get(planes->device, page, rep_page_bytes(plane, planes->block_tokens))
+		       : page;
+}
+
+uint8_t rep_planes_flip(const struct rep_planes *planes, const struct rep_plane *plane, int32_t block,
+			uint32_t at, uint8_t mask)
+{
+	uint8_t *to = rep_row_at(plane, block, 0, 0) + at;
+	uint8_t was = rep_planes_page(planes, plane, block)[at];
+	uint8_t *room;
+
+	if (!planes->device) {
+		*to = was ^ mask;
+		return was;
+	}
+	room = rep_device_room(planes->device, 1);
+	*room = was ^ mask;
+	rep_device_put(planes->device, to, room, 1);
+	return was;
+}
+
+static void write_row(const struct rep_planes *planes, const struct rep_plane *plane, uint8_t *to,
+		      uint32_t head, uint64_t prefix, uint32_t token)
+{
+	uint8_t *row = planes->device ? rep_device_room(planes->device, plane->row_bytes) : to;
+
+	rep_row(prefix, token, plane->index, head, plane->kind, row, plane->row_bytes);
+	if (planes->device)
+		rep_device_put(planes->device, to, row, plane->row_bytes);
 }
 
 void rep_planes_write(const struct rep_planes *planes, int32_t block, uint32_t offset, uint64_t prefix,
@@ -97,8 +146,7 @@ void rep_planes_write(const struct rep_planes *planes, int32_t block, uint32_t o
 		const struct rep_plane *plane = &planes->at[i];
 
 		for (uint32_t head = 0; head < plane->heads; head++)
-			rep_row(prefix, token, plane->index, head, plane->kind,
-				rep_row_at(plane, block, offset, head), plane->row_bytes);
+			write_row(planes, plane, rep_row_at(plane, block, offset, head), head, prefix, token);
 	}
 }
 
@@ -112,10 +160,11 @@ static uint32_t first_difference(const uint8_t *a, const uint8_t *b)
 	return at;
 }
 
-static int compare_row(const struct rep_plane *plane, int32_t block, uint32_t token, uint32_t head,
+/* page: the plane's rows of the block, as they can be read. */
+static int compare_row(const struct rep_plane *plane, const uint8_t *page, uint32_t token, uint32_t head,
 		       const uint8_t *wanted, struct rep_mismatch *out)
 {
-	const uint8_t *row = rep_row_at(plane, block, token, head);
+	const uint8_t *row = page + token * plane->token_stride + head * plane->head_stride;
 	uint32_t at;
 
 	if (!memcmp(row, wanted, plane->row_bytes))
@@ -124,11 +173,28 @@ static int compare_row(const struct rep_plane *plane, int32_t block, uint32_t to
 	*out = (struct rep_mismatch){
 		.plane = plane->index,
 		.token = token,
-		.offset = plane->start + (uint64_t)(row - rep_row_at(plane, block, 0, 0)) + at,
+		.offset = plane->start + (uint64_t)(row - page) + at,
 		.got = row[at],
 		.wanted = wanted[at],
 	};
 	return 1;
+}
+
+static int compare_plane(const struct rep_planes *planes, const struct rep_plane *plane, int32_t block,
+			 const uint32_t *tokens, uint64_t prefix, uint8_t *scratch, struct rep_mismatch *out)
+{
+	const uint8_t *page = rep_planes_page(planes, plane, block);
+	int found = 0;
+
+	for (uint32_t t = 0; t < planes->block_tokens && !found; t++) {
+		prefix = rep_prefix_next(prefix, tokens[t]);
+		for (uint32_t head = 0; head < plane->heads && !found; head++) {
+			rep_row(prefix, tokens[t], plane->index, head, plane->kind, scratch,
+				plane->row_bytes);
+			found = compare_row(plane, page, t, head, scratch, out);
+		}
+	}
+	return found;
 }
 
 int rep_planes_compare(const struct rep_planes *planes, int32_t block, const uint32_t *tokens,
@@ -136,18 +202,8 @@ int rep_planes_compare(const struct rep_planes *planes, int32_t block, const uin
 {
 	int found = 0;
 
-	for (uint32_t t = 0; t < planes->block_tokens; t++) {
-		*prefix = rep_prefix_next(*prefix, tokens[t]);
-		for (uint32_t i = 0; i < planes->count; i++) {
-			const struct rep_plane *plane = &planes->at[i];
-
-			/* After the first difference only the prefix is still wanted. */
-			for (uint32_t head = 0; head < plane->heads && !found; head++) {
-				rep_row(*prefix, tokens[t], plane->index, head, plane->kind, scratch,
-					plane->row_bytes);
-				found = compare_row(plane, block, t, head, scratch, out);
-			}
-		}
-	}
+	for (uint32_t i = 0; i < planes->count && !found; i++)
+		found = compare_plane(planes, &planes->at[i], block, tokens, *prefix, scratch, out);
+	*prefix = rep_prefix_over(*prefix, tokens, planes->block_tokens);
 	return found;
 }

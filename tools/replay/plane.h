@@ -8,6 +8,7 @@
 #include <kvpool/kvpool.h>
 
 #include "content.h"
+#include "device.h"
 
 struct rep_plane {
 	uint8_t *data;  /* of block 0 */
@@ -28,7 +29,8 @@ struct rep_planes {
 	uint32_t count;
 	uint32_t block_tokens;
 	uint32_t longest_row;
-	uint64_t block_bytes; /* of all planes */
+	uint64_t block_bytes;      /* of all planes */
+	struct rep_device *device; /* NULL: the pool is the host's */
 };
 
 /*
@@ -37,6 +39,8 @@ struct rep_planes {
  */
 int rep_planes_init(struct rep_planes *planes, const struct kvp_client *client,
 		    const struct kvp_pool_info *pool);
+/* The planes lie on a device: rows go through a stream. 0, or a told error. */
+int rep_planes_on_device(struct rep_planes *planes);
 void rep_planes_free(struct rep_planes *planes);
 
 static inline uint8_t *rep_row_at(const struct rep_plane *plane, int32_t block, uint32_t token, uint32_t head)
@@ -44,6 +48,18 @@ static inline uint8_t *rep_row_at(const struct rep_plane *plane, int32_t block, 
 	return plane->data + block * plane->block_stride + token * plane->token_stride +
 	       head * plane->head_stride;
 }
+
+/* From a plane's first row in a block to the end of its last. */
+static inline size_t rep_page_bytes(const struct rep_plane *plane, uint32_t block_tokens)
+{
+	return (size_t)((block_tokens - 1) * plane->token_stride + (plane->heads - 1) * plane->head_stride) +
+	       plane->row_bytes;
+}
+/* Where a block's rows of a plane can be read: there, or in a copy of a device's that lasts until the next call. */
+const uint8_t *rep_planes_page(const struct rep_planes *planes, const struct rep_plane *plane, int32_t block);
+/* One byte of a block, `at` bytes behind the plane's first row; gives what it was. */
+uint8_t rep_planes_flip(const struct rep_planes *planes, const struct rep_plane *plane, int32_t block,
+			uint32_t at, uint8_t mask);
 
 /* Writes the rows of one token in every plane. prefix: over all tokens, this one included. */
 void rep_planes_write(const struct rep_planes *planes, int32_t block, uint32_t offset, uint64_t prefix,

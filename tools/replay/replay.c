@@ -73,12 +73,18 @@ static const struct ctl_option table[] = {
 	     "standalone: planes of the pool as kvpoold.conf(5) has them (default 'latent bf16'; with "
 	     "metadata-only "
 	     "'opaque 16')"),
+	WORD("device", "NAME", "host", NULL, device,
+	     "standalone: where the pool lies, 'cuda:0' or as kvpoold.conf(5) has it; rows go through a "
+	     "stream there"),
+	WORD("share", "HOW", "auto", "auto|ipc|fd", share,
+	     "standalone: how engines get at a pool on a device"),
 	WORD("policy", "NAME", "lru", NULL, policy, "standalone: which block is evicted first"),
 	WORD("event-loop", "NAME", "auto", NULL, event_loop, "standalone: what the daemon waits on"),
 };
 
 /* Only a daemon that is started here can be told these. */
-static const char *const standalone_options[] = {"blocks", "block-tokens", "planes", "policy", "event-loop"};
+static const char *const standalone_options[] = {"blocks", "block-tokens", "planes",    "device",
+						 "share",  "policy",       "event-loop"};
 
 static int check_standalone(const struct rep_options *options)
 {
@@ -358,6 +364,8 @@ static void daemon_params(const struct rep_options *options, struct rep_daemon_p
 		.planes = options->planes          ? options->planes
 			  : options->metadata_only ? "opaque 16"
 						   : "latent bf16",
+		.device = options->device,
+		.share = options->share,
 		.policy = options->policy,
 		.event_loop = options->event_loop,
 		.timeout_ms = options->global.timeout_ms,
@@ -396,7 +404,10 @@ static int replay_trace(struct rep_options *options, const struct rep_trace *tra
 	}
 	rep_catch_interrupts();
 	run.engines = options->metadata_only ? 1 : options->engines;
-	run.counting = options->metadata_only ? REP_COUNT_NONE : rep_syscalls_choose(options->count_syscalls);
+	/* On a device the calls of a step are the driver's. */
+	run.counting = options->metadata_only || strcmp(options->device, "host")
+			       ? REP_COUNT_NONE
+			       : rep_syscalls_choose(options->count_syscalls);
 	report->run = &run;
 	code = options->standalone ? run_standalone(&run, report, options) : run_with_daemon(&run, report);
 	/* An engine that failed still leaves results worth reading. */

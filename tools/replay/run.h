@@ -43,6 +43,8 @@ struct rep_options {
 	const char *policy;
 	const char *event_loop;
 	const char *planes;
+	const char *device;
+	const char *share;
 };
 
 extern const struct ctl_verb ctl_verb_replay;

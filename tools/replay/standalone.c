@@ -26,7 +26,7 @@
 #define END_WAIT_MS 1000
 
 /* Most arguments of the daemon's command line. */
-#define MAX_ARGS 20
+#define MAX_ARGS 24
 #define ARG_BYTES 256
 
 struct arguments {
@@ -73,6 +73,10 @@ static void make_arguments(const struct rep_daemon_params *params, const struct 
 	add(args, "pool.replay.planes=%s", params->planes);
 	add(args, "--set");
 	add(args, "pool.replay.policy=%s", params->policy);
+	add(args, "--set");
+	add(args, "pool.replay.devices=%s", params->device);
+	add(args, "--set");
+	add(args, "pool.replay.share=%s", params->share);
 }
 
 /* In the child. The daemon ends when this program does, even by a kill. */

@@ -17,6 +17,8 @@ struct rep_daemon_params {
 	uint32_t blocks;
 	uint32_t block_tokens;
 	const char *planes;
+	const char *device;
+	const char *share;
 	const char *policy;
 	const char *event_loop;
 	uint32_t timeout_ms; /* per 1 GB of pool, at least once */

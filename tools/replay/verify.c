@@ -58,7 +58,7 @@ static int inject(struct rep_engine *engine, const struct kvp_block_info *block)
 {
 	const struct rep_plane *plane = &engine->planes.at[0];
 	uint32_t at = plane->row_bytes / 2 & ~3u;
-	uint8_t *byte = rep_row_at(plane, block->id, 0, 0) + at;
+	uint8_t was = rep_planes_flip(&engine->planes, plane, block->id, at, 0x55);
 	struct rep_event event = {
 		.kind = REP_EVENT_INJECTED,
 		.engine = engine->index,
@@ -66,11 +66,10 @@ static int inject(struct rep_engine *engine, const struct kvp_block_info *block)
 		.generation = block->generation,
 		.writer = block->writer,
 		.offset = plane->start + at,
-		.wanted = *byte,
+		.got = was ^ 0x55u,
+		.wanted = was,
 	};
 
-	*byte ^= 0x55;
-	event.got = *byte;
 	rep_stat_add(&engine->stats->injected, 1);
 	return rep_event_send(engine->event_fd, &event);
 }
