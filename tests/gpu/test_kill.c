@@ -202,5 +202,6 @@ int main(int argc, char **argv)
 	kvt_watchdog(100);
 	if (kvt_cuda_role())
 		writer_role();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	/* Reads of a pool by descriptors make a context each: one that is held makes them cheap. */
+	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

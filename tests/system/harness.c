@@ -86,8 +86,10 @@ static _Noreturn void become_daemon(const struct kvt_daemon *daemon, int ready_f
 	char socket[176];
 	char event_loop[64];
 	char ready[32];
-	const char *argv[MAX_OPTIONS + 8] = {KVT_KVPOOLD, "--config=/dev/null", socket, event_loop,
-					     ready,       "--log-level=debug"};
+	const char *moved = getenv("KVT_KVPOOLD"); /* where the programs lie elsewhere than they were built */
+	const char *program = moved ? moved : KVT_KVPOOLD;
+	const char *argv[MAX_OPTIONS + 8] = {program, "--config=/dev/null", socket, event_loop,
+					     ready,   "--log-level=debug"};
 	int log = log_fd >= 0 ? log_fd : open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	int n = 6;
 	int i;
@@ -103,7 +105,7 @@ static _Noreturn void become_daemon(const struct kvt_daemon *daemon, int ready_f
 		dup2(log, STDERR_FILENO);
 	if (io_uring_errno)
 		install_filter();
-	execv(KVT_KVPOOLD, (char *const *)(uintptr_t)argv);
+	execv(program, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 
