@@ -250,7 +250,7 @@ static int attend(struct rep_engine *engine, const struct kvp_batch_view *view)
 	return ret ? rep_engine_fail_alone(engine, "attention", ret) : 0;
 }
 
-/* An array of the step as the device has it, behind what is queued; NULL after a told error. */
+/* An array of the step as the device has it, behind what is queued. 0 or a told error. */
 static int compare_array(struct rep_engine *engine, const char *name, const int32_t *device,
 			 const int32_t *host, size_t count)
 {
