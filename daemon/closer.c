@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The closer: a stack of descriptors, of which the worker gets a batch at a time.
+ * The closer: a ring of descriptors, of which the worker gets a batch at a time.
  */
 #include "closer.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,50 +39,78 @@ void kvd_closer_add(struct kvd_closer *closer, int fd)
 {
 	if (fd < 0)
 		return;
-	if (closer->count < closer->capacity)
-		closer->waiting[closer->count++] = fd;
-	else
+	if (closer->count == closer->capacity) {
 		close_one(fd);
+		return;
+	}
+	closer->waiting[(closer->first + closer->count) % closer->capacity] = fd;
+	closer->count++;
 }
 
+static int take(struct kvd_closer *closer)
+{
+	int fd = closer->waiting[closer->first];
+
+	closer->first = (closer->first + 1) % closer->capacity;
+	closer->count--;
+	return fd;
+}
+
+static void close_rest(struct kvd_closer *closer)
+{
+	while (closer->batch_count)
+		close_one(closer->batch[--closer->batch_count]);
+}
+
+/* On the worker's thread. */
 static int close_batch(void *arg, const _Atomic int *cancel)
 {
 	struct kvd_closer *closer = arg;
 
-	(void)cancel;
-	while (closer->batch_count)
+	while (closer->batch_count && !*cancel)
 		close_one(closer->batch[--closer->batch_count]);
 	return 0;
 }
 
-/* A job that was cancelled left its batch. */
+/* A job that was cancelled left some. */
 static void told(void *arg, int result)
 {
 	struct kvd_closer *closer = arg;
 
+	(void)result;
 	closer->in_flight = false;
-	if (result)
-		close_batch(closer, NULL);
+	close_rest(closer);
 }
 
-void kvd_closer_submit(struct kvd_closer *closer, struct kvd_worker *worker)
+static void give_batch(struct kvd_closer *closer, struct kvd_worker *worker)
 {
-	uint32_t count = closer->count < KVD_CLOSER_BATCH ? closer->count : KVD_CLOSER_BATCH;
-
-	if (closer->in_flight || !count)
+	if (closer->in_flight || !closer->ripe)
 		return;
-	memcpy(closer->batch, closer->waiting + closer->count - count, count * sizeof(*closer->batch));
-	closer->batch_count = count;
-	if (kvd_worker_submit(worker, "close descriptors", close_batch, told, closer))
-		return;
+	closer->batch_count = 0;
+	while (closer->ripe && closer->batch_count < KVD_CLOSER_BATCH) {
+		closer->batch[closer->batch_count++] = take(closer);
+		closer->ripe--;
+	}
 	closer->in_flight = true;
-	closer->count -= count;
+	if (kvd_worker_submit(worker, "close descriptors", close_batch, told, closer))
+		told(closer, 0);
 }
 
+bool kvd_closer_submit(struct kvd_closer *closer, struct kvd_worker *worker)
+{
+	bool ripened;
+
+	give_batch(closer, worker);
+	ripened = closer->ripe < closer->count;
+	closer->ripe = closer->count;
+	return ripened;
+}
+
+/* Neither the loop nor the worker has anything of it any more. */
 void kvd_closer_destroy(struct kvd_closer *closer)
 {
 	while (closer->count)
-		close_one(closer->waiting[--closer->count]);
+		close_one(take(closer));
 	free(closer->waiting);
 	*closer = (struct kvd_closer){.waiting = NULL};
 }

@@ -182,7 +182,7 @@ static void sweep(struct kvd_server *server)
 	server->busy |= server->dead;
 }
 
-static void submit_locks_and_closes(struct kvd_server *server)
+static void submit_locks(struct kvd_server *server)
 {
 	struct kvd_worker *worker = server->workers[KVD_WORKER_LOCKS].worker;
 	uint64_t now_us = kvd_now_us();
@@ -190,7 +190,6 @@ static void submit_locks_and_closes(struct kvd_server *server)
 
 	for (i = 0; i < server->config->pool_count; i++)
 		kvd_lock_queue_submit(&server->pools[i].locks, worker, now_us);
-	kvd_closer_submit(&server->closer, worker);
 }
 
 int kvd_server_turn(struct kvd_server *server)
@@ -212,7 +211,8 @@ int kvd_server_turn(struct kvd_server *server)
 	server->busy |= more;
 	kvd_turn_part(&server->clock, "the sweep");
 	sweep(server);
-	submit_locks_and_closes(server);
+	submit_locks(server);
+	server->busy |= kvd_closer_submit(&server->closer, server->workers[KVD_WORKER_CLOSES].worker);
 	return server->failed;
 }
 
@@ -455,6 +455,15 @@ static void free_unfreed(struct kvd_server *server)
 	}
 }
 
+static void stop_worker(struct kvd_server *server, struct kvd_server_worker *worker)
+{
+	if (worker->watch)
+		kvd_loop_forget(server->loop, worker->watch);
+	worker->watch = NULL;
+	kvd_worker_stop(worker->worker);
+	worker->worker = NULL;
+}
+
 void kvd_server_close(struct kvd_server *server)
 {
 	uint32_t i;
@@ -465,16 +474,15 @@ void kvd_server_close(struct kvd_server *server)
 		kvd_loop_forget(server->loop, server->listener_watch);
 	kvd_listener_close(&server->listener);
 	/* First: it looks at what the sessions own. */
-	kvd_worker_stop(server->workers[KVD_WORKER_LOCKS].worker);
-	server->workers[KVD_WORKER_LOCKS].worker = NULL;
+	stop_worker(server, &server->workers[KVD_WORKER_LOCKS]);
 	/* Who is attached goes on mapping. */
 	server->importers.ending = true;
 	while (server->first)
 		kvd_session_abandon(server->first);
-	kvd_closer_destroy(&server->closer);
 	kvd_log_peer_flush();
 	for (i = 0; i < KVD_WORKERS; i++)
-		kvd_worker_stop(server->workers[i].worker);
+		stop_worker(server, &server->workers[i]);
+	kvd_closer_destroy(&server->closer);
 	free_unfreed(server);
 	kvd_importers_close(&server->importers);
 	for (i = 0; server->pools && i < server->config->pool_count; i++)

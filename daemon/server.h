@@ -34,9 +34,9 @@ struct kvd_attach_memory;
 
 /*
  * Several, so that an engine of a pool that is ready waits neither for another pool to be populated nor for the
- * locks that somebody set. Every call of the CUDA driver is KVD_WORKER_CUDA's, since any of them may hang.
+ * locks that somebody set, be it on the pool or on what is closed. Every call of the CUDA driver is KVD_WORKER_CUDA's, since any of them may hang.
  */
-enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKER_LOCKS, KVD_WORKER_CUDA, KVD_WORKERS };
+enum kvd_worker_use { KVD_WORKER_POOLS, KVD_WORKER_SEGMENTS, KVD_WORKER_LOCKS, KVD_WORKER_CLOSES, KVD_WORKER_CUDA, KVD_WORKERS };
 
 struct kvd_server_worker {
 	struct kvd_server *server;
@@ -48,7 +48,7 @@ struct kvd_server {
 	const struct kvd_config *config;
 	struct kvd_loop *loop;
 	struct kvd_server_worker workers[KVD_WORKERS];
-	struct kvd_closer closer; /* descriptors of sessions, by KVD_WORKER_LOCKS */
+	struct kvd_closer closer; /* descriptors of sessions, by KVD_WORKER_CLOSES */
 	struct kvd_listener listener;
 	struct kvd_watch *listener_watch;
 	struct kvd_importers importers; /* of CUDA pools */

@@ -240,10 +240,17 @@ static int create_session(struct kvd_server *server, int socket, const struct kv
 	return 0;
 }
 
+static const char *remedy(int error)
+{
+	return error == -EMFILE
+		       ? "; raise the daemon's limit of descriptors (LimitNOFILE), or lower 'max_sessions'"
+		       : "";
+}
+
 void kvd_session_accept(struct kvd_server *server, int socket)
 {
 	struct kvd_peer peer;
-	char text[160];
+	char text[256];
 	int ret;
 
 	if (server->connections >= server->config->max_sessions) {
@@ -255,15 +262,15 @@ void kvd_session_accept(struct kvd_server *server, int socket)
 	}
 	ret = kvd_peer_identify(socket, &peer);
 	if (ret) {
-		snprintf(text, sizeof(text), "who connects can't be told: %s", strerror(-ret));
+		snprintf(text, sizeof(text), "who connects can't be told: %s%s", strerror(-ret), remedy(ret));
 		turn_away(server, socket, ret == -EACCES ? -KVP_EDENIED : ret, text);
 		return;
 	}
 	ret = create_session(server, socket, &peer);
 	if (ret) {
 		kvd_closer_add(&server->closer, peer.pidfd);
-		snprintf(text, sizeof(text), "no room for a session of process %d: %s", (int)peer.pid,
-			 strerror(-ret));
+		snprintf(text, sizeof(text), "no room for a session of process %d: %s%s", (int)peer.pid,
+			 strerror(-ret), remedy(ret));
 		turn_away(server, socket, ret, text);
 	}
 }

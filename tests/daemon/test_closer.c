@@ -72,6 +72,15 @@ static void deliver_one(struct scene *scene)
 	kvd_worker_deliver(scene->worker);
 }
 
+/* The turn in which they were given, and the next one. */
+static void hand_over(struct scene *scene)
+{
+	assert_true(kvd_closer_submit(&scene->closer, scene->worker));
+	assert_false(scene->closer.in_flight);
+	assert_false(kvd_closer_submit(&scene->closer, scene->worker));
+	assert_true(scene->closer.in_flight);
+}
+
 static void more_than_a_batch_is_closed_by_the_worker(void **state)
 {
 	struct scene *scene = *state;
@@ -82,10 +91,15 @@ static void more_than_a_batch_is_closed_by_the_worker(void **state)
 		ends[i] = give(scene);
 	for (i = 0; i < CAPACITY; i++)
 		assert_false(is_closed(ends[i]));
-	while (scene->closer.count || scene->closer.in_flight) {
-		kvd_closer_submit(&scene->closer, scene->worker);
-		deliver_one(scene);
-	}
+	hand_over(scene);
+	deliver_one(scene);
+	assert_int_equal(scene->closer.count, CAPACITY - KVD_CLOSER_BATCH);
+	/* In their order: the first have been closed. */
+	assert_true(is_closed(ends[KVD_CLOSER_BATCH - 1]));
+	assert_false(is_closed(ends[KVD_CLOSER_BATCH]));
+	kvd_closer_submit(&scene->closer, scene->worker);
+	deliver_one(scene);
+	assert_int_equal(scene->closer.count, 0);
 	for (i = 0; i < CAPACITY; i++)
 		must_close(ends[i]);
 }
@@ -137,7 +151,7 @@ static void a_batch_that_was_not_begun_is_closed_too(void **state)
 	int ends[2] = {give(scene), -1};
 
 	assert_int_equal(kvd_worker_submit(scene->worker, "test", wait_for_cancel, ignore, &entered), 0);
-	kvd_closer_submit(&scene->closer, scene->worker);
+	hand_over(scene);
 	ends[1] = give(scene);
 	while (!entered)
 		sched_yield();
@@ -162,7 +176,7 @@ static void a_peer_reads_what_it_was_sent_and_then_the_end(void **state)
 		assert_int_equal(send(ends[0], "unread", 6, 0), 6);
 	assert_int_equal(send(ends[1], "answer", 6, 0), 6);
 	kvd_closer_add(&scene->closer, ends[1]);
-	kvd_closer_submit(&scene->closer, scene->worker);
+	hand_over(scene);
 	deliver_one(scene);
 	assert_int_equal(recv(ends[0], text, sizeof(text), 0), 6);
 	assert_string_equal(text, "answer");

@@ -307,6 +307,8 @@ static void death_is_known_before_a_late_proof(void **state)
 	kvt_raw_unmap_pool(early);
 	kill_victim(&victim);
 	kvt_wait_gone(admin, early->session);
+	/* The victim's pidfd is looked at in every turn; questions are paused for much longer. */
+	wait_polls(foe, 2);
 	dead = kvt_client_state(admin, victim.session);
 	assert_null(strstr(dead.waits_for, "to end"));
 	assert_int_equal(dead.references, 0);
