@@ -112,6 +112,14 @@ static const int32_t *selections(int32_t blocks)
 	return selected;
 }
 
+/* Each head's rows of a page behind one another: 32 KiB in a run, where NHD has 256 bytes of each KiB. */
+static void lay_out_by_heads(struct kvk_msa_sparse_params *p)
+{
+	p->k_stride_token = p->v_stride_token = BENCH_HEAD_DIM;
+	p->k_stride_head = p->v_stride_head = BENCH_KV_PAGE * BENCH_HEAD_DIM;
+	p->k_stride_page = p->v_stride_page = BENCH_KV_HEADS * BENCH_KV_PAGE * BENCH_HEAD_DIM;
+}
+
 static void open_sparse(struct bench_case *self)
 {
 	const size_t elements = (size_t)self->heads * BENCH_HEAD_DIM;
@@ -143,6 +151,8 @@ static void open_sparse(struct bench_case *self)
 					       .block_table = bench_shuffle(PAGES),
 					       .lens = one_length(self->context),
 					       .out = bench_memory(elements * 2)};
+	if (self->form == BENCH_HND)
+		lay_out_by_heads(&self->params.sparse);
 }
 
 CALLS(sparse, msa_sparse, selected += (int64_t)set * BENCH_KV_HEADS * TOPK)

@@ -5,7 +5,7 @@
  *	units	(a few query rows, KV head, some heads of its group): the rows that share converted keys
  *	runs	the rows of a unit that belong to one sequence, mostly all of them
  *	splits	of the run's keys, in pieces whose size follows from the sequence's length or the selection's
- *		width alone: 960 keys, 512 selected ones, more only where that would make over 64 pieces
+ *		width alone: 1024 keys, 512 selected ones, more only where that would make over 64 pieces
  *	tiles	of 64 keys: gqa_loops.c
  *
  * Up to four units of the same rows, KV heads side by side, make a band: they take turns at every tile, so
@@ -31,7 +31,7 @@
 #define LOG2_E 1.44269504088896341
 #define LN_2 0.693147180559945309
 
-#define SPLIT_KEYS 960     /* a multiple of KVK_GQA_KEYS */
+#define SPLIT_KEYS 1024    /* a multiple of KVK_GQA_KEYS */
 #define SPLIT_SELECTED 512 /* four of MSA's blocks */
 #define MAX_SPLITS 64
 #define MAX_QUERIES 4      /* rows of a unit: a draft's */

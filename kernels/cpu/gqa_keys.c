@@ -64,6 +64,16 @@ static int next_block(struct kvk_gqa_cursor *c)
 	return 0;
 }
 
+/* `count` keys from `k` on and their values from `v` on. */
+static void list_rows(const char **row, const char *k, const char *v, int64_t k_step, int64_t v_step,
+		      int32_t count)
+{
+	for (int32_t i = 0; i < count; i++, k += k_step, v += v_step) {
+		row[2 * i] = k;
+		row[2 * i + 1] = v;
+	}
+}
+
 void kvk_gqa_cursor_next(struct kvk_gqa_cursor *c, struct kvk_gqa_keys *keys)
 {
 	const struct kvk_gqa_call *call = c->call;
@@ -76,13 +86,12 @@ void kvk_gqa_cursor_next(struct kvk_gqa_cursor *c, struct kvk_gqa_keys *keys)
 		const int32_t token = c->position % call->page_tokens;
 		const int32_t room = smaller(c->end - c->position, KVK_GQA_KEYS - keys->count);
 		const int32_t run = smaller(room, call->page_tokens - token);
-		const char *k = c->k + (page * call->k_stride_page + token * call->k_stride_token) * bytes;
-		const char *v = c->v + (page * call->v_stride_page + token * call->v_stride_token) * bytes;
 
-		for (int32_t i = 0; i < run; i++, keys->count++) {
-			keys->row[2 * keys->count] = k + i * call->k_stride_token * bytes;
-			keys->row[2 * keys->count + 1] = v + i * call->v_stride_token * bytes;
-		}
+		list_rows(&keys->row[2 * keys->count],
+			  c->k + (page * call->k_stride_page + token * call->k_stride_token) * bytes,
+			  c->v + (page * call->v_stride_page + token * call->v_stride_token) * bytes,
+			  call->k_stride_token * bytes, call->v_stride_token * bytes, run);
+		keys->count += run;
 		c->position += run;
 	}
 }

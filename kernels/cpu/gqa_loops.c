@@ -13,7 +13,8 @@
  * A panel (16 KiB), the queries' part that meets it and the scores stay in L1. Both products are one loop,
  * multiply(): columns (keys, then elements) in the lanes, ROWS x VECS vectors of the result in registers;
  * each step loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. The lines of the
- * next tile are asked for in between, a few each 16 steps: without that the rate falls by a third.
+ * next tile are asked for in between, one a step: a core waits for about a dozen at a time, and where all of
+ * these places are taken the products' own loads wait too. Without asking the rate falls by half.
  *
  * Roofline: a key costs 4 * rows * dim flop and 4 * dim bytes in bf16: with 16 rows, 16 flop a byte, more
  * than a core's FMA units can do with its share of memory bandwidth. So the FMA ports are the limit, and
@@ -40,58 +41,83 @@
 #define ROWS 6
 
 #define LINE 64
-#define STEPS 16 /* of a product between fetches */
+#define STEPS 4 /* of a product, while a piece is fetched */
+#define PIECE 4 /* lines */
 #define PAIR (2 * KVK_LANES)
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
 
-/*
- * Rows still to be fetched, a few at each call: of each key those of all heads of the band, then of its
- * value.
- */
+/* Pieces still to be fetched: of keys and values in turn, each for all heads of the band. */
 struct fetch {
 	const char *const *row;
 	const char *const *end;
-	const int64_t *step; /* to the next head, of keys and of values */
+	int64_t step[2]; /* to the next head, of the next row and of the one behind it */
 	int heads;
-	int head;  /* next one */
-	int side;  /* 0: key, 1: value */
-	int bytes; /* of a row */
-	int rows;  /* each time */
+	int head;   /* next one */
+	int bytes;  /* of a row */
+	int offset; /* of the next piece */
+	int pace;   /* pieces at each visit, in 256ths */
+	int due;    /* pieces, in 256ths */
 };
 
 /* Into L2: L1 is full of what is being worked on. */
-KVK_INLINE void fetch_rows(struct fetch *fetch)
+KVK_INLINE void fetch_line(const char *piece, int line)
 {
-	for (int i = 0; i < fetch->rows && fetch->row < fetch->end; i++) {
-		const char *row = *fetch->row + fetch->head * fetch->step[fetch->side];
+	__builtin_prefetch(piece + line * LINE, 0, 2);
+}
 
-		for (int offset = 0; offset < fetch->bytes; offset += LINE)
-			__builtin_prefetch(row + offset, 0, 2);
-		if (++fetch->head == fetch->heads) {
-			fetch->head = 0;
-			fetch->side = !fetch->side;
-			fetch->row++;
-		}
+KVK_INLINE const char *next_piece(struct fetch *fetch)
+{
+	const char *piece = *fetch->row + fetch->head * fetch->step[0] + fetch->offset;
+
+	fetch->due -= 256;
+	fetch->offset += PIECE * LINE;
+	if (fetch->offset < fetch->bytes)
+		return piece;
+	fetch->offset = 0;
+	if (++fetch->head == fetch->heads) {
+		const int64_t step = fetch->step[0];
+
+		fetch->head = 0;
+		fetch->row++;
+		fetch->step[0] = fetch->step[1];
+		fetch->step[1] = step;
 	}
+	return piece;
+}
+
+/* The piece whose lines the caller is to ask for, or `idle`. More than one: the others are asked for at once. */
+KVK_INLINE const char *visit(struct fetch *fetch, const void *idle)
+{
+	fetch->due += fetch->pace;
+	while (fetch->due >= 512 && fetch->row < fetch->end) {
+		const char *piece = next_piece(fetch);
+
+		KVK_UNROLL
+		for (int line = 0; line < PIECE; line++)
+			fetch_line(piece, line);
+	}
+	return fetch->due >= 256 && fetch->row < fetch->end ? next_piece(fetch) : idle;
 }
 
 /*
  * The tile's head asks for its share of the next keys, and for these on behalf of all heads: where the heads
- * of a token lie side by side, memory is read in order. How many rows each time, so that the last ones are
+ * of a token lie side by side, memory is read in order. How many pieces each time, so that the last ones are
  * asked for shortly before the tile ends.
  */
 static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, struct fetch *fetch)
 {
 	const int blocks = (tile->rows + ROWS - 1) / ROWS;
-	const int calls = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
+	const int visits = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
+	const int bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2);
+	const int pieces = 2 * keys->count * ((bytes + PIECE * LINE - 1) / (PIECE * LINE));
 
 	*fetch = (struct fetch){.row = keys->row + 2 * (keys->count * tile->head / tile->heads),
 				.end = keys->row + 2 * (keys->count * (tile->head + 1) / tile->heads),
-				.step = tile->head_bytes,
+				.step = {tile->head_bytes[0], tile->head_bytes[1]},
 				.heads = tile->heads,
-				.bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2),
-				.rows = 2 * keys->count / calls + 1};
+				.bytes = bytes,
+				.pace = pieces * 256 / visits + 1};
 }
 
 /* Two vectors of codes become f32. */
@@ -128,12 +154,13 @@ KVK_INLINE void convert_row(float *dst, const char *src, int dim, int width, uin
 	}
 }
 
-/* Where element `d` of a row stands after conversion. */
-KVK_INLINE int place_of(int d, uint32_t dtype)
+/* A converted pair of bf16 vectors, even elements first, gets its elements in order. */
+KVK_INLINE void restore_order(vf pair[2])
 {
-	if (dtype != KVK_BF16)
-		return d;
-	return d / PAIR * PAIR + d % 2 * KVK_LANES + d % PAIR / 2;
+	const vf even = pair[0];
+
+	pair[0] = vf_interleave_low(even, pair[1]);
+	pair[1] = vf_interleave_high(even, pair[1]);
 }
 
 /* Each 128 bits of four rows are transposed: word i of each of the rows to out[i]. */
@@ -308,50 +335,69 @@ KVK_INLINE void add_products(vf sum[ROWS][VECS], const vf column[VECS], const fl
 	}
 }
 
+KVK_INLINE void multiply_step(vf sum[ROWS][VECS], const float *left, const int left_row, const float *right,
+			      const int rows, const int vecs)
+{
+	vf column[VECS];
+
+	KVK_UNROLL
+	for (int v = 0; v < vecs; v++)
+		column[v] = vf_load(right + v * KVK_LANES);
+	add_products(sum, column, left, left_row, rows, vecs);
+}
+
 /* sum[r][v] += left[step * left_step + r * left_row] * right[step * right_step] */
 KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, const int left_row,
 			 const float *right, int right_step, int steps, const int rows, const int vecs,
 			 struct fetch *fetch)
 {
-	for (int begin = 0; begin < steps; begin += STEPS) {
-		const int end = begin + STEPS < steps ? begin + STEPS : steps;
+	for (; steps >= STEPS; steps -= STEPS) {
+		const char *piece = visit(fetch, left);
 
-		fetch_rows(fetch);
-		for (int n = begin; n < end; n++, left += left_step, right += right_step) {
-			vf column[VECS];
-
-			KVK_UNROLL
-			for (int v = 0; v < vecs; v++)
-				column[v] = vf_load(right + v * KVK_LANES);
-			add_products(sum, column, left, left_row, rows, vecs);
+		KVK_UNROLL
+		for (int n = 0; n < STEPS; n++, left += left_step, right += right_step) {
+			multiply_step(sum, left, left_row, right, rows, vecs);
+			if (n % (STEPS / PIECE) == 0)
+				fetch_line(piece, n / (STEPS / PIECE));
 		}
 	}
+	for (; steps > 0; steps--, left += left_step, right += right_step)
+		multiply_step(sum, left, left_row, right, rows, vecs);
+}
+
+KVK_INLINE void multiply_bf16_step(vf sum[ROWS][VECS], const float *left, float *right, const char *value,
+				   const int rows)
+{
+	vf column[VECS];
+
+	KVK_UNROLL
+	for (int v = 0; v < VECS; v += 2) {
+		const vu words = *(const vu_unaligned *)(value + 2 * v * KVK_LANES);
+
+		column[v] = (vf)(words << 16);
+		column[v + 1] = (vf)(words & 0xffff0000u);
+		vf_store(right + v * KVK_LANES, column[v]);
+		vf_store(right + (v + 1) * KVK_LANES, column[v + 1]);
+	}
+	add_products(sum, column, left, KEYS, rows, VECS);
 }
 
 /* The same of weights and bf16 values, which are left behind, converted, for the next rows. */
 KVK_INLINE void multiply_bf16(vf sum[ROWS][VECS], const float *left, float *right, const char *const *value,
 			      int skip, int steps, const int rows, struct fetch *fetch)
 {
-	for (int begin = 0; begin < steps; begin += STEPS) {
-		const int end = begin + STEPS < steps ? begin + STEPS : steps;
+	for (; steps >= STEPS; steps -= STEPS) {
+		const char *piece = visit(fetch, left);
 
-		fetch_rows(fetch);
-		for (int n = begin; n < end; n++, right += PANEL) {
-			vf column[VECS];
-
-			KVK_UNROLL
-			for (int v = 0; v < VECS; v += 2) {
-				const vu words =
-					*(const vu_unaligned *)(value[2 * n] + skip + 2 * v * KVK_LANES);
-
-				column[v] = (vf)(words << 16);
-				column[v + 1] = (vf)(words & 0xffff0000u);
-				vf_store(right + v * KVK_LANES, column[v]);
-				vf_store(right + (v + 1) * KVK_LANES, column[v + 1]);
-			}
-			add_products(sum, column, left + n, KEYS, rows, VECS);
+		KVK_UNROLL
+		for (int n = 0; n < STEPS; n++, left++, right += PANEL, value += 2) {
+			multiply_bf16_step(sum, left, right, *value + skip, rows);
+			if (n % (STEPS / PIECE) == 0)
+				fetch_line(piece, n / (STEPS / PIECE));
 		}
 	}
+	for (; steps > 0; steps--, left++, right += PANEL, value += 2)
+		multiply_bf16_step(sum, left, right, *value + skip, rows);
 }
 
 /* Of the head in turn. */
@@ -632,6 +678,7 @@ static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
 static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32_t dtype)
 {
 	float converted[KVK_GQA_MAX_WIDTH] KVK_GQA_ALIGNED;
+	float *place = head_queries(tile) + row;
 
 	if (dtype == KVK_BF16)
 		convert_row(converted, q, tile->dim, tile->width, KVK_BF16);
@@ -639,8 +686,17 @@ static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32
 		convert_row(converted, q, tile->dim, tile->width, KVK_F16);
 	else
 		convert_row(converted, q, tile->dim, tile->width, KVK_F32);
-	for (int d = 0; d < tile->width; d++)
-		head_queries(tile)[d * tile->rows + row] = converted[place_of(d, dtype)] * tile->scale_log2;
+	for (int d = 0; d < tile->width; d += PAIR) {
+		vf pair[2] = {vf_load(converted + d), vf_load(converted + d + KVK_LANES)};
+		float natural[PAIR] KVK_GQA_ALIGNED;
+
+		if (dtype == KVK_BF16)
+			restore_order(pair);
+		vf_store(natural, pair[0] * vf_set(tile->scale_log2));
+		vf_store(natural + KVK_LANES, pair[1] * vf_set(tile->scale_log2));
+		for (int i = 0; i < PAIR; i++)
+			place[(d + i) * tile->rows] = natural[i];
+	}
 }
 
 static void merge(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
@@ -686,12 +742,15 @@ static void store(const struct kvk_gqa_tile *tile, const struct kvk_gqa_state *s
 	const float factor = sum == 0 ? 0 : 1 / sum;
 	float natural[KVK_GQA_MAX_WIDTH] KVK_GQA_ALIGNED;
 
-	if (tile->dtype == KVK_BF16)
-		for (int d = 0; d < tile->width; d++)
-			natural[d] = src[place_of(d, KVK_BF16)] * factor;
-	else
-		for (int d = 0; d < tile->width; d++)
-			natural[d] = src[d] * factor;
+	for (int d = 0; d < tile->width; d += PAIR) {
+		vf pair[2] = {vf_load(src + d) * vf_set(factor),
+			      vf_load(src + d + KVK_LANES) * vf_set(factor)};
+
+		if (tile->dtype == KVK_BF16)
+			restore_order(pair);
+		vf_store(natural + d, pair[0]);
+		vf_store(natural + d + KVK_LANES, pair[1]);
+	}
 	store_row(out, dtype, natural, tile->dim);
 }
 
