@@ -30,7 +30,7 @@ struct kvd_device_ops {
 	/* Creates, seals and sizes; touches nothing. AUTO pages: hugetlb, else THP, else 4 KiB, and the log says why. */
 	int (*create)(const struct kvd_memory_params *params, struct kvd_memory **out);
 	void (*destroy)(struct kvd_memory *memory);
-	/* "hugetlb", "thp" or "4k". */
+	/* "hugetlb", "thp" or "4k"; "cuda", "cuda-fd" or "cuda-ipc". */
 	const char *(*backing)(const struct kvd_memory *memory);
 	/*
 	 * Makes every page present, in parallel, reporting bytes done through *progress. On the worker's thread. -ENOMEM when the machine

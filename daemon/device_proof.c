@@ -30,7 +30,8 @@ bool kvd_device_proves_gone(const struct kvd_session *session, uint64_t now_us)
 {
 	const struct kvd_attachment *attachment = session->attachment;
 
-	if (!is_cuda(attachment))
+	/* Nothing is granted before MAPPED: an attach that went no further has nothing that a device could write. */
+	if (!is_cuda(attachment) || !attachment->live)
 		return true;
 	return attachment->engine->state == KVD_ENGINE_DEAD && grace_has_passed(attachment, now_us);
 }

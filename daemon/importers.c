@@ -119,7 +119,9 @@ int kvd_importers_open(const char *socket_path, struct kvd_importers *out)
 	if (!ret)
 		ret = take_old(&importers);
 	if (ret) {
-		kvd_log_error("'%s' can't be had: %s; a later daemon could not say who maps device memory",
+		kvd_log_error("'%s' can't be had: %s; a later daemon will not know who maps device memory: "
+			      "remove the file, or "
+			      "give its directory room",
 			      importers.path, strerror(-ret));
 		if (importers.records)
 			munmap(importers.records, FILE_BYTES);

@@ -368,7 +368,7 @@ static int open_pools(struct kvd_server *server)
 	if (!server->pools)
 		return -ENOMEM;
 	if (any_cuda(server->config))
-		ret = kvd_importers_open(server->config->socket, &server->importers);
+		kvd_importers_open(server->config->socket, &server->importers);
 	for (i = 0; !ret && i < count; i++)
 		ret = kvd_served_pool_open(&server->config->pools[i], i, server->incarnation,
 					   &server->pools[i]);

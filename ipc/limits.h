@@ -16,7 +16,7 @@
 /* Nesting of a message: the map, a list in it, a map in the list. */
 #define KVW_MAX_DEPTH_MSGPACK 3u
 
-/* Connections at once: each costs the daemon about 9 descriptors while attached. */
+/* Connections at once: each costs the daemon about 12 descriptors while attached. */
 #define KVW_MAX_SESSIONS 1024u
 #define KVW_MAX_POOLS 64u
 #define KVW_MAX_SHARDS 16u

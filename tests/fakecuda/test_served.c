@@ -311,6 +311,25 @@ static void a_large_pool_comes_in_several_messages(void **state)
 	kvt_daemon_stop(daemon);
 }
 
+/* Guards `live` in kvd_device_proves_gone(): this process goes on, and would keep a place for each try. */
+static void an_attach_that_was_not_finished_keeps_no_place(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct kvw_msg_ATTACH attach = kvt_attach_message();
+		struct kvt_daemon *daemon = served_start(shares[i], "60000");
+		struct kvt_raw *admin = kvt_raw_hello(daemon);
+		struct kvt_raw *raw = kvt_raw_hello(daemon);
+		uint64_t session = raw->session;
+
+		assert_int_equal(kvt_raw_attach(raw, &attach), 0);
+		kvt_raw_close(raw);
+		kvt_wait_gone(admin, session);
+		kvt_raw_close(admin);
+		served_stop(daemon);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +338,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_with_the_descriptors_keeps_the_blocks),
 		cmocka_unit_test(an_engine_that_lives_must_say_that_it_is_done),
 		cmocka_unit_test(what_was_completed_before_the_word_is_kept),
+		cmocka_unit_test(an_attach_that_was_not_finished_keeps_no_place),
 		cmocka_unit_test(a_large_pool_comes_in_several_messages),
 	};
 
