@@ -188,9 +188,8 @@ static void look_for_proof(struct kvd_session *session)
 }
 
 /*
- * An attachment is destroyed only when its engine is gone, and only this says so: so nobody but the daemon's
- * end can have destroyed one that is asked about. An answer that came too early is no harm: what is gone stays
- * gone, and what was not will be asked about again.
+ * An attachment is not destroyed while its job is queued, but by the daemon's end. An answer that came too early
+ * is no harm: what is gone stays gone, and what was not will be asked about again.
  */
 void kvd_session_lock_told(struct kvd_lock_job *job)
 {
@@ -254,7 +253,8 @@ bool kvd_session_teardown(struct kvd_session *session)
 	more = progress_frozen(session->attachment);
 	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)
 		return true;
-	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine))
+	/* What the queue of the locks has is the attachment's; when it is told there is another turn. */
+	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine) && !session->attachment->lock.queued)
 		finish(session);
 	return false;
 }
