@@ -188,6 +188,10 @@ static void a_failure_of_any_call_leaves_nothing(void **state)
 	char number[24];
 
 	(void)state;
+#ifdef __SANITIZE_THREAD__
+	/* The double maps a page at an address that ThreadSanitizer doesn't know, and it ends the daemon. */
+	skip();
+#endif
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t calls = start_and_stop(shares[i]);
 
