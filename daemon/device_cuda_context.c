@@ -43,14 +43,6 @@ int kvd_cuda_check_room(struct kvd_memory *memory)
 
 	if (ret < 0 || memory->bytes <= free_bytes)
 		return ret;
-	/* Nobody's end could make room for it: it isn't waited for. */
-	if (memory->bytes > total_bytes) {
-		kvd_cuda_complain(memory,
-				  "needs %" PRIu64
-				  " bytes of device '%s', which has %zu; make 'blocks' smaller",
-				  memory->bytes, memory->device, total_bytes);
-		return -E2BIG;
-	}
 	kvd_cuda_complain(memory,
 			  "needs %" PRIu64 " bytes of device '%s', %zu of %zu are free; make 'blocks' "
 			  "smaller, or end what uses them",

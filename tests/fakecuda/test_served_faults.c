@@ -161,7 +161,8 @@ static void without_a_driver_the_other_pools_are_served(void **state)
 	kvt_daemon_kill(daemon);
 }
 
-static uint64_t start_and_stop(const char *share)
+/* `failing`: the call that fails. When it had not come before the stop it may be one that gives back: then something is left. */
+static uint64_t start_and_stop(const char *share, uint64_t failing)
 {
 	char share_option[64];
 	const char *options[] = {HOST_POOL, SERVED_POOL, share_option, NULL};
@@ -176,7 +177,7 @@ static uint64_t start_and_stop(const char *share)
 	must_serve_the_host_pool(daemon);
 	calls = kvt_cuda_process(pid)->calls;
 	kvt_daemon_stop(daemon);
-	if (kvt_cuda_live(pid, left, sizeof(left)))
+	if (calls >= failing && kvt_cuda_live(pid, left, sizeof(left)))
 		fail_msg("%s: the daemon left %s", share, left);
 	return calls;
 }
@@ -193,13 +194,13 @@ static void a_failure_of_any_call_leaves_nothing(void **state)
 	skip();
 #endif
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t calls = start_and_stop(shares[i]);
+		uint64_t calls = start_and_stop(shares[i], 0);
 
 		setenv("FAKECUDA_FAIL_CODE", "999", 1);
 		for (uint64_t call = 1; call <= calls; call++) {
 			snprintf(number, sizeof(number), "%llu", (unsigned long long)call);
 			setenv("FAKECUDA_FAIL_CALL", number, 1);
-			start_and_stop(shares[i]);
+			start_and_stop(shares[i], call);
 		}
 		unsetenv("FAKECUDA_FAIL_CALL");
 		unsetenv("FAKECUDA_FAIL_CODE");
