@@ -9,7 +9,7 @@ function(kvp_add_test name)
 endfunction()
 
 # Kinds that use all processors, or whose waits are short of a machine's time: each of them runs alone.
-set(KVP_SERIAL_KINDS conform crash hostile)
+set(KVP_SERIAL_KINDS conform crash fakecuda hostile)
 
 # kvp_register_test(<kind>.<area> COMMAND ... [TIMEOUT seconds] [LABELS l ...]): an entry without a binary of its own.
 function(kvp_register_test name)
