@@ -180,3 +180,33 @@ bool bench_report(const struct bench_result *results, size_t n, bool json)
 		printf("]\n");
 	return met;
 }
+
+/* ------------------------------------------------------------------ options */
+
+static bool read_flag(const char *argument, const struct bench_flag *flags, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(argument, flags[i].name))
+			return *flags[i].flag = true;
+	return false;
+}
+
+static _Noreturn void usage(const char *program, const struct bench_flag *flags, size_t count)
+{
+	fprintf(stderr, "usage: %s [--only NAME]", program);
+	for (size_t i = 0; i < count; i++)
+		fprintf(stderr, " [%s]", flags[i].name);
+	fprintf(stderr, "\n");
+	exit(2);
+}
+
+void bench_read_options(int argc, char **argv, const struct bench_flag *flags, size_t count,
+			const char **out_only)
+{
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--only") && i + 1 < argc)
+			*out_only = argv[++i];
+		else if (!read_flag(argv[i], flags, count))
+			usage(argv[0], flags, count);
+	}
+}

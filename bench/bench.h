@@ -39,4 +39,12 @@ struct bench_result {
 /* A table, or with `json` one array. Returns whether every value is within its limit. */
 bool bench_report(const struct bench_result *results, size_t n, bool json);
 
+struct bench_flag {
+	const char *name;
+	bool *flag;
+};
+/* Takes flags, and "--only NAME" into *out_only. Anything else ends the program with its usage. */
+void bench_read_options(int argc, char **argv, const struct bench_flag *flags, size_t count,
+			const char **out_only);
+
 #endif

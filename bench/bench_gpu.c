@@ -18,6 +18,7 @@
 
 #include <kvpool/kvpool.h>
 
+#include "bench.h"
 #include "gpu_case.h"
 #include "peers/gpu_peers.h"
 #include "ratio.h"
@@ -174,36 +175,15 @@ static void staging_line(struct run *run)
 
 /* ------------------------------------------------------------------ set-up */
 
-static bool read_flag(struct options *options, const char *argument)
-{
-	struct {
-		const char *name;
-		bool *flag;
-	} flags[] = {{"--quick", &options->quick},
-		     {"--json", &options->json},
-		     {"--check", &options->check},
-		     {"--no-peers", &options->no_peers},
-		     {"--rehearse", &options->rehearse}};
-
-	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-		if (!strcmp(argument, flags[i].name))
-			return *flags[i].flag = true;
-	return false;
-}
-
 static void read_options(struct options *options, int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--only") && i + 1 < argc) {
-			options->only = argv[++i];
-		} else if (!read_flag(options, argv[i])) {
-			fprintf(stderr,
-				"usage: %s [--quick] [--json] [--only NAME] [--check] [--no-peers] "
-				"[--rehearse]\n",
-				argv[0]);
-			exit(2);
-		}
-	}
+	const struct bench_flag flags[] = {{"--quick", &options->quick},
+					   {"--json", &options->json},
+					   {"--check", &options->check},
+					   {"--no-peers", &options->no_peers},
+					   {"--rehearse", &options->rehearse}};
+
+	bench_read_options(argc, argv, flags, sizeof(flags) / sizeof(*flags), &options->only);
 }
 
 /* What the numbers are of; apart from them, so that --json stays one array. */

@@ -17,6 +17,7 @@
 
 #include <kvpool/kvpool.h>
 
+#include "bench.h"
 #include "kernel_case.h"
 #include "limits.h"
 #include "peers/peers.h"
@@ -205,34 +206,14 @@ static void pin(struct run *run)
 		fail("threads", ret);
 }
 
-static bool read_flag(struct options *options, const char *argument)
-{
-	struct {
-		const char *name;
-		bool *flag;
-	} flags[] = {{"--quick", &options->quick},       {"--json", &options->json},
-		     {"--check", &options->check},       {"--cpu-time", &options->cpu_time},
-		     {"--no-peers", &options->no_peers}, {"--smoke", &options->smoke}};
-
-	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-		if (!strcmp(argument, flags[i].name))
-			return *flags[i].flag = true;
-	return false;
-}
-
 static void read_options(struct options *options, int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--only") && i + 1 < argc) {
-			options->only = argv[++i];
-		} else if (!read_flag(options, argv[i])) {
-			fprintf(stderr,
-				"usage: %s [--quick] [--json] [--only NAME] [--check] [--cpu-time] "
-				"[--no-peers] [--smoke]\n",
-				argv[0]);
-			exit(2);
-		}
-	}
+	const struct bench_flag flags[] = {
+		{"--quick", &options->quick},       {"--json", &options->json},
+		{"--check", &options->check},       {"--cpu-time", &options->cpu_time},
+		{"--no-peers", &options->no_peers}, {"--smoke", &options->smoke}};
+
+	bench_read_options(argc, argv, flags, sizeof(flags) / sizeof(*flags), &options->only);
 }
 
 int main(int argc, char **argv)
