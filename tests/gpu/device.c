@@ -187,7 +187,7 @@ static int run(const struct kvk_cuda_launch *launch, struct mirrors *mirrors, vo
 	return ret;
 }
 
-static int launch_there(void *context, const struct kvk_cuda_launch *launch)
+int simt_device_launch(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct simt_device *device = context;
 	struct mirrors mirrors = {0};
@@ -204,15 +204,4 @@ static int launch_there(void *context, const struct kvk_cuda_launch *launch)
 	drop(&mirrors);
 	free(args);
 	return ret ? -EFAULT : 0;
-}
-
-/* A device runs as many blocks as it likes: `units` are for the plans, and there are no schedules to choose from. */
-void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed)
-{
-	*device = (struct simt_device){.device = {.size = sizeof(device->device),
-						  .units = units,
-						  .split_keys = split_keys,
-						  .launch = launch_there,
-						  .context = device},
-				       .seed = seed};
 }

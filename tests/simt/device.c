@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int launch_here(void *context, const struct kvk_cuda_launch *launch)
+int simt_device_launch(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct simt_device *device = context;
 	const struct simt_launch shape = {.grid = {launch->blocks, 1, 1},
@@ -38,14 +38,4 @@ static int launch_here(void *context, const struct kvk_cuda_launch *launch)
 		fprintf(stderr, "%s\n", simt_error());
 	free(args);
 	return ret ? -EFAULT : 0;
-}
-
-void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed)
-{
-	*device = (struct simt_device){.device = {.size = sizeof(device->device),
-						  .units = units,
-						  .split_keys = split_keys,
-						  .launch = launch_here,
-						  .context = device},
-				       .seed = seed};
 }

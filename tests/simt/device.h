@@ -14,9 +14,12 @@ struct simt_device {
 
 /*
  * `units` multiprocessors; pieces of `split_keys`, see struct kvk_cuda_device. A launch that fails prints
- * why, gives -EFAULT.
+ * why, gives -EFAULT. On a GPU there are as many as it has, and no schedules: `units` are for the plans only.
  */
 void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed);
+
+/* Runs one launch: here, or on a GPU where tests/gpu/device.c is linked. `context`: the simt_device. */
+int simt_device_launch(void *context, const struct kvk_cuda_launch *launch);
 
 /* Scratch of exactly `bytes`, aligned, full of NaN. */
 void *simt_scratch(size_t bytes);

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations with scratch of their own, on whatever runs the device's launches. */
+/* A device, and the operations with scratch of their own, on whatever runs its launches. */
 #include "device.h"
 
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+
+void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed)
+{
+	*device = (struct simt_device){.device = {.size = sizeof(device->device),
+						  .units = units,
+						  .split_keys = split_keys,
+						  .launch = simt_device_launch,
+						  .context = device},
+				       .seed = seed};
+}
 
 void *simt_scratch(size_t bytes)
 {
