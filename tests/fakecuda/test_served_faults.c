@@ -161,7 +161,10 @@ static void without_a_driver_the_other_pools_are_served(void **state)
 	kvt_daemon_kill(daemon);
 }
 
-/* `failing`: the call that fails. When it had not come before the stop it may be one that gives back: then something is left. */
+/*
+ * `failing`: the call that fails. When it had not come before the stop it may be one that gives back: then
+ * something is left.
+ */
 static uint64_t start_and_stop(const char *share, uint64_t failing)
 {
 	char share_option[64];

@@ -89,7 +89,8 @@ static void keep_to_half(void)
 		_exit(127);
 }
 
-static pid_t start_self(const char *const *arguments, void (*prepare)(void))
+/* A process of a session of its own, which ends with us. */
+static pid_t fork_apart(void)
 {
 	pid_t pid = fork();
 
@@ -98,6 +99,15 @@ static pid_t start_self(const char *const *arguments, void (*prepare)(void))
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
+	return 0;
+}
+
+static pid_t start_self(const char *const *arguments, void (*prepare)(void))
+{
+	pid_t pid = fork_apart();
+
+	if (pid)
+		return pid;
 	if (prepare)
 		prepare();
 	execv("/proc/self/exe", (char *const *)(uintptr_t)arguments);
@@ -131,14 +141,11 @@ static pid_t start_foe(const struct run *run, const char *mode, uint32_t share_m
 
 static pid_t start_hungry(void)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_apart();
 	volatile uint64_t spent = 0;
 
-	assert_true(pid >= 0);
 	if (pid)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setsid();
 	for (;;)
 		spent++;
 }
