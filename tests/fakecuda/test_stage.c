@@ -155,6 +155,14 @@ static void unblock_stream(_Atomic uint64_t *word, void *page)
 	drop_registered_page(page);
 }
 
+/* By rows, with six sequences in the batch. */
+static void begin_with_six(struct life *life)
+{
+	life_begin(life, &by_rows);
+	life_open(life, 6);
+	life_set(life);
+}
+
 /*
  * Guards `slot->staged` in kvc_slot_is_free(): a slot that was taken for free when its step ended, or at once, would be overwritten before the
  * stream has read it.
@@ -167,9 +175,7 @@ static void a_slot_is_busy_until_the_stream_has_read_it(void **state)
 	uint32_t i;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	word = block_stream(&page);
 	for (i = 0; i < LIFE_SLOTS; i++) {
 		assert_ok(life_step(&life, NULL));
@@ -193,9 +199,7 @@ static void a_step_is_done_when_its_stream_has_run(void **state)
 	void *page;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	assert_ok(life_step(&life, NULL));
 	word = block_stream(&page);
 	assert_ok(life_stage(&life, stream));
@@ -220,9 +224,7 @@ static void a_step_on_another_stream_waits_for_the_one_before(void **state)
 
 	(void)state;
 	OK(cuStreamCreate, &other, KVW_CUDA_STREAM_NON_BLOCKING);
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	assert_ok(life_step(&life, NULL));
 	assert_ok(life_stage(&life, stream));
 	before = life.rows[0].before + 1;
@@ -266,9 +268,7 @@ static void a_step_waits_for_nothing_and_makes_nothing(void **state)
 	uint32_t i;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	assert_ok(life_step(&life, NULL));
 	assert_ok(life_stage(&life, stream));
 	life_finish(&life, stream);
@@ -295,9 +295,7 @@ static void nothing_of_a_step_goes_into_a_capture(void **state)
 	struct life life;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	assert_ok(life_step(&life, NULL));
 	OK(cuStreamBeginCapture, stream, KVW_CUDA_CAPTURE_THREAD_LOCAL);
 	assert_error(life_stage(&life, stream), KVP_ESTATE);
@@ -544,9 +542,7 @@ static void the_next_batch_waits_for_what_the_stream_reads(void **state)
 	void *page;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	word = block_stream(&page);
 	assert_ok(life_step(&life, NULL));
 	assert_ok(life_stage(&life, stream));
@@ -630,9 +626,7 @@ static void a_forked_child_leaves_the_device_alone(void **state)
 	pid_t pid;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	assert_ok(life_step(&life, NULL));
 	pid = fork();
 	if (!pid) {
@@ -683,9 +677,7 @@ static void without_words_the_host_stores_in_order(void **state)
 	uint32_t i;
 
 	(void)state;
-	life_begin(&life, &by_rows);
-	life_open(&life, 6);
-	life_set(&life);
+	begin_with_six(&life);
 	atomic_store(&gate_open, 0);
 	OK(cuLaunchHostFunc, stream, wait_at_gate, NULL);
 	for (i = 0; i < LIFE_SLOTS; i++) {
