@@ -242,9 +242,12 @@ static int create_session(struct kvd_server *server, int socket, const struct kv
 
 static const char *remedy(int error)
 {
-	return error == -EMFILE
-		       ? "; raise the daemon's limit of descriptors (LimitNOFILE), or lower 'max_sessions'"
-		       : "";
+	if (error == -EMFILE)
+		return "; raise the daemon's limit of descriptors (LimitNOFILE), or lower 'max_sessions'";
+	if (error == -EACCES)
+		return "; its uid stands for all that the daemon's user namespace doesn't map: use a mapped "
+		       "one";
+	return "";
 }
 
 void kvd_session_accept(struct kvd_server *server, int socket)
