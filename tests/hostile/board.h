@@ -34,6 +34,7 @@ struct kvt_mode_row {
 	uint64_t breaches; /* of what must never work */
 	char breach[160];  /* the first */
 	char error[160];   /* the last error that ended a session */
+	char refusal[160]; /* the last that turned one away, and where */
 };
 
 /* Log-linear: 32 bins an octave of microseconds. */

@@ -203,19 +203,28 @@ int kvt_foe_map(struct kvt_foe *foe)
 bool kvt_foe_open(struct kvt_foe *foe, const struct kvw_msg_ATTACH *attach)
 {
 	const struct kvw_msg_ATTACH usual = kvt_foe_attach_message();
+	const char *step = "connect";
 	int ret = kvt_foe_connect(foe);
 
-	if (!ret)
+	if (!ret) {
+		step = "HELLO";
 		ret = kvt_foe_hello(foe);
-	if (!ret)
+	}
+	if (!ret) {
+		step = "ATTACH";
 		ret = kvt_foe_attach(foe, attach ? attach : &usual);
-	if (!ret)
+	}
+	if (!ret) {
+		step = "map";
 		ret = kvt_foe_map(foe);
+	}
 	if (!ret) {
 		foe->row->sessions++;
 		return true;
 	}
 	foe->row->refused++;
+	snprintf(foe->row->refusal, sizeof(foe->row->refusal), "%s: %d %.120s", step, ret,
+		 foe->error ? foe->raw.error : "");
 	kvt_foe_drop(foe);
 	return false;
 }

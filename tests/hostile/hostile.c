@@ -42,6 +42,10 @@
  */
 #define RSS_SLACK_KIB (KVT_SANITIZED ? 131072 : 16384)
 #define MOST_RATIO 2.0
+/* The target's. */
+#define POOLS 2
+/* What the hostile process may take beyond its share: its own waits for answers are bounded far below. */
+#define FOE_PATIENCE_MS 40000u
 /* From here on the daemon's own time-outs are waited for. */
 #define THOROUGH_SECONDS 30u
 
@@ -158,6 +162,37 @@ static void must_end_well(pid_t pid)
 	assert_int_equal(status, 0);
 }
 
+/* Where a process's threads stand in the kernel; what may not be read of another user's is left out. */
+static void print_threads(pid_t pid)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command),
+		 "for t in /proc/%d/task/*; do cat $t/comm $t/wchan $t/syscall 2>/dev/null; echo; done >&2",
+		 (int)pid);
+	(void)!system(command);
+}
+
+static void foe_must_end_well(const struct run *run, pid_t foe, const struct kvt_mode_row *row,
+			      uint32_t share_ms)
+{
+	struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, foe, 0u), .events = POLLIN};
+
+	assert_true(end.fd >= 0);
+	if (poll(&end, 1, (int)(share_ms + FOE_PATIENCE_MS)) == 1) {
+		close(end.fd);
+		must_end_well(foe);
+		return;
+	}
+	fprintf(stderr,
+		"the hostile process: %llu sessions, %llu refused; last refusal '%s', last error '%s'\n",
+		(unsigned long long)row->sessions, (unsigned long long)row->refused, row->refusal,
+		row->error);
+	print_threads(foe);
+	print_threads(run->daemon->pid);
+	fail_msg("the hostile process did not end");
+}
+
 /* A well-behaved client that ends by itself has seen an error, and has said which. */
 static void friends_must_live(const struct run *run)
 {
@@ -206,7 +241,7 @@ static void run_mode(struct run *run, uint32_t mode, uint32_t share_ms)
 	foe = start_foe(run, kvt_modes[mode].name, share_ms);
 	if (!run->options.json)
 		fprintf(stderr, "%s\n", kvt_modes[mode].name);
-	must_end_well(foe);
+	foe_must_end_well(run, foe, &run->board->modes[mode], share_ms);
 	daemon_must_live(run);
 	friends_must_live(run);
 	/* The two clients, and this connection: nothing is left of the mode. */
@@ -243,6 +278,8 @@ static void begin(struct run *run)
 		run->friends[number] = start_friend(run, number);
 	while (atomic_load(&run->board->ready) < KVT_FRIENDS)
 		friends_must_live(run);
+	/* Else the descriptor that a friend got of its pool may be counted, which the worker closes. */
+	kvt_wait_lent_fds(run->daemon, POOLS);
 	run->report.before = kvt_facts(run->daemon, run->admin);
 }
 

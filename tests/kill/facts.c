@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Longer than any proof takes on a crowded machine, and shorter than CTest waits. */
+#define PATIENCE_NS (40u * UINT64_C(1000000000))
+
 static bool names_pool(const char *fd_path)
 {
 	char target[128];
@@ -69,22 +72,67 @@ uint32_t kvt_sessions(struct kvt_raw *admin)
 	return sessions;
 }
 
+/* Of the first page: a test has no more. */
+static void print_sessions(struct kvt_raw *admin)
+{
+	const struct kvw_msg_CLIENTS request = {.after = 0};
+	struct kvw_item_CLIENT item;
+	struct kvw_list clients;
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_CLIENTS, &request), 0);
+	clients = admin->answer.CLIENTS_OK.clients;
+	while (kvw_list_next(&clients, KVW_ITEM_CLIENT, &item))
+		fprintf(stderr,
+			"session %llu of process %llu, '%.*s', is %.*s since %llu ms and waits for '%.*s'; "
+			"leased %llu, pending %llu, draining %llu, holds %llu\n",
+			(unsigned long long)item.session, (unsigned long long)item.pid, (int)item.name.length,
+			item.name.at, (int)item.state.length, item.state.at,
+			(unsigned long long)item.since_ms, (int)item.waits_for.length, item.waits_for.at,
+			(unsigned long long)item.leased, (unsigned long long)item.pending,
+			(unsigned long long)item.draining, (unsigned long long)item.holds);
+}
+
 void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions)
 {
-	while (kvt_sessions(admin) != sessions)
-		;
+	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+
+	while (kvt_sessions(admin) != sessions) {
+		if (kvt_now_ns() < until_ns)
+			continue;
+		print_sessions(admin);
+		fail_msg("%u sessions were to be left", sessions);
+	}
+}
+
+static void print_fds(pid_t pid)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "ls -l /proc/%d/fd >&2", (int)pid);
+	(void)!system(command);
+}
+
+static void wait_count(const struct kvt_daemon *daemon, bool of_pools, int fds)
+{
+	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+
+	while (count_fds(daemon->pid, of_pools) != fds) {
+		sched_yield();
+		if (kvt_now_ns() < until_ns)
+			continue;
+		print_fds(daemon->pid);
+		fail_msg("%d descriptors%s were to be left", fds, of_pools ? " of pools" : "");
+	}
 }
 
 void kvt_wait_fds(const struct kvt_daemon *daemon, int fds)
 {
-	while (count_fds(daemon->pid, false) != fds)
-		sched_yield();
+	wait_count(daemon, false, fds);
 }
 
 void kvt_wait_lent_fds(const struct kvt_daemon *daemon, int pools)
 {
-	while (count_fds(daemon->pid, true) != pools)
-		sched_yield();
+	wait_count(daemon, true, pools);
 }
 
 struct kvt_facts kvt_facts(const struct kvt_daemon *daemon, struct kvt_raw *admin)

@@ -30,7 +30,7 @@ struct kvt_facts {
 
 struct kvt_facts kvt_facts(const struct kvt_daemon *daemon, struct kvt_raw *admin);
 uint32_t kvt_sessions(struct kvt_raw *admin);
-/* Asks until there are so many; the watchdog ends a wait for what never comes. */
+/* Asks until there are so many; fails with what each of them waits for when that takes longer than any may. */
 void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions);
 /* The same for its descriptors: those of a session that is gone are closed by the worker, a little later. */
 void kvt_wait_fds(const struct kvt_daemon *daemon, int fds);
