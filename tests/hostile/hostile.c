@@ -47,7 +47,7 @@
 /* What the hostile process may take beyond its share: its own waits for answers are bounded far below. */
 #define FOE_PATIENCE_MS 40000u
 /* From here on the daemon's own time-outs are waited for. */
-#define THOROUGH_SECONDS 30u
+#define THOROUGH_SECONDS 15u
 
 struct options {
 	uint32_t seconds;
