@@ -184,3 +184,18 @@ void kvd_attachment_latch(struct kvd_attachment *attachment, bool all)
 			kvd_attachment_latch_one(attachment, timeline);
 	}
 }
+
+void kvd_attachment_poison(struct kvd_attachment *attachment)
+{
+	struct kvw_timelines *timelines = attachment->memory->timelines.memory;
+	uint32_t timeline;
+
+	if (!attachment->live || attachment->engine->owned[KVW_BLOCK_PENDING].length)
+		return;
+	/* Release: behind the block words of the directory. */
+	for (timeline = 0; timeline < KVW_TIMELINES; timeline++)
+		if (atomic_load_explicit(&timelines->line[timeline].step, memory_order_relaxed) !=
+		    KVW_TIMELINE_POISON)
+			atomic_store_explicit(&timelines->line[timeline].step, KVW_TIMELINE_POISON,
+					      memory_order_release);
+}

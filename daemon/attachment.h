@@ -99,6 +99,12 @@ void kvd_attachment_close_doorbell(struct kvd_server *server, struct kvd_attachm
 /* Its engine is gone and empty: gives back all that the session's attachment took. */
 void kvd_attachment_destroy(struct kvd_session *session);
 
+/*
+ * Its process has ended: whoever waits for a step of it goes on. Only when none of its blocks is pending any more, so that who went on
+ * because of it finds that out in the directory; again and again, since a device may store steps for a while yet.
+ */
+void kvd_attachment_poison(struct kvd_attachment *attachment);
+
 /* Raises the timelines' words that engine waits for, or all. */
 void kvd_attachment_latch(struct kvd_attachment *attachment, bool all);
 void kvd_attachment_latch_one(struct kvd_attachment *attachment, uint32_t timeline);

@@ -85,7 +85,10 @@ static struct kvw_answer match_answer(const struct kvd_block *block, int32_t id)
 
 	return (struct kvw_answer){
 		.id = id,
-		.flags = KVW_ANSWER_MATCHED | (coming ? KVW_ANSWER_COMING : 0),
+		.flags = KVW_ANSWER_MATCHED |
+			 (coming ? KVW_ANSWER_COMING | (uint32_t)block->record.timeline
+							       << KVW_ANSWER_TIMELINE_SHIFT
+				 : 0),
 		.generation = block->record.generation,
 		.writer = block->record.session,
 		.step = coming ? block->record.step : 0,

@@ -21,13 +21,20 @@ struct request_rule {
 /* Requests have even types. */
 #define RULE(NAME) [KVW_MSG_##NAME / 2]
 static const struct request_rule rules[] = {
-	RULE(HELLO) = {kvd_request_hello, false, false},    RULE(POOL) = {kvd_request_pool, false, false},
-	RULE(ATTACH) = {kvd_request_attach, false, false},  RULE(FDS) = {kvd_request_fds, true, false},
-	RULE(MAPPED) = {kvd_request_mapped, true, false},   RULE(DRAIN) = {kvd_request_drain, true, false},
-	RULE(STATUS) = {kvd_request_status, false, true},   RULE(POOLS) = {kvd_request_pools, false, true},
-	RULE(CLIENTS) = {kvd_request_clients, false, true}, RULE(BLOCKS) = {kvd_request_blocks, false, true},
-	RULE(PROBE) = {kvd_request_probe, false, true},     RULE(CHECK) = {kvd_request_check, false, true},
+	RULE(HELLO) = {kvd_request_hello, false, false},
+	RULE(POOL) = {kvd_request_pool, false, false},
+	RULE(ATTACH) = {kvd_request_attach, false, false},
+	RULE(FDS) = {kvd_request_fds, true, false},
+	RULE(MAPPED) = {kvd_request_mapped, true, false},
+	RULE(DRAIN) = {kvd_request_drain, true, false},
+	RULE(STATUS) = {kvd_request_status, false, true},
+	RULE(POOLS) = {kvd_request_pools, false, true},
+	RULE(CLIENTS) = {kvd_request_clients, false, true},
+	RULE(BLOCKS) = {kvd_request_blocks, false, true},
+	RULE(PROBE) = {kvd_request_probe, false, true},
+	RULE(CHECK) = {kvd_request_check, false, true},
 	RULE(FLUSH) = {kvd_request_flush, false, true},
+	RULE(TIMELINES) = {kvd_request_timelines, true, false},
 };
 #define RULES (sizeof(rules) / sizeof(rules[0]))
 

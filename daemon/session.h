@@ -115,7 +115,7 @@ void kvd_session_violate(struct kvd_session *session, const struct kvw_envelope 
 int kvd_request_dispatch(struct kvd_session *session, const struct kvw_envelope *request,
 			 const union kvw_any *message);
 
-/* The requests of wire.def, by file: session_hello.c, session_attach.c, session_fds.c, admin*.c. */
+/* The requests of wire.def, by file: session_hello.c, session_attach.c, session_fds.c, session_timelines.c, admin*.c. */
 int kvd_request_hello(struct kvd_session *session, const struct kvw_envelope *request,
 		      const union kvw_any *message);
 int kvd_request_pool(struct kvd_session *session, const struct kvw_envelope *request,
@@ -128,6 +128,8 @@ int kvd_request_mapped(struct kvd_session *session, const struct kvw_envelope *r
 		       const union kvw_any *message);
 int kvd_request_drain(struct kvd_session *session, const struct kvw_envelope *request,
 		      const union kvw_any *message);
+int kvd_request_timelines(struct kvd_session *session, const struct kvw_envelope *request,
+			  const union kvw_any *message);
 
 /* The pool of this name, "" being the only one; NULL after the request was refused. */
 struct kvd_served_pool *kvd_session_find_pool(struct kvd_session *session, const struct kvw_envelope *request,

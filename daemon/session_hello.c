@@ -72,6 +72,7 @@ int kvd_request_hello(struct kvd_session *session, const struct kvw_envelope *re
 	struct kvd_server *server = session->server;
 	struct kvw_msg_HELLO_OK reply = {
 		.version = KVW_VERSION_MAX,
+		.features = KVW_FEATURE_TIMELINES,
 		.incarnation = server->incarnation,
 		.session = session->id,
 		.hash_algorithm = KVW_HASH_SHA256,

@@ -251,7 +251,10 @@ bool kvd_session_teardown(struct kvd_session *session)
 	engine = session->attachment->engine;
 	look_for_proof(session);
 	more = progress_frozen(session->attachment);
-	if (!kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS) || more)
+	more |= !kvd_engine_teardown_step(engine, KVD_STRETCH_BLOCKS);
+	if (engine->state >= KVD_ENGINE_DEAD)
+		kvd_attachment_poison(session->attachment);
+	if (more)
 		return true;
 	/* What the queue of the locks has is the attachment's; when it is told there is another turn. */
 	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine) && !session->attachment->lock.queued)
@@ -278,6 +281,8 @@ void kvd_session_abandon(struct kvd_session *session)
 		kvd_engine_prove_gone(engine);
 		while (!kvd_engine_teardown_step(engine, UINT32_MAX))
 			;
+		/* Nobody would do it later. Its readers know that their own sessions have ended too. */
+		kvd_attachment_poison(session->attachment);
 		kvd_attachment_destroy(session);
 	}
 	kvd_session_free(session);

@@ -51,7 +51,10 @@
 
 /* Timelines of a worker: one per stream. */
 #define KVW_TIMELINES 8u
-/* Top bit of a timeline word: its writer is dead. */
+/*
+ * What a timeline word is when its writer is dead: this, and no step beside it. A device compares by the sign of the difference, and only this
+ * word is not below any step from 1 to 2^63 - 1: with step 7 in its low bits a wait for step 5 would never end.
+ */
 #define KVW_TIMELINE_POISON (1ull << 63)
 
 /* Records of each ring, a power of two: the publishes of 128 rows over 32 poll intervals. */

@@ -8,8 +8,11 @@
  *   tables     memfd, one an engine  pread         read-write       rows, returns, slots
  *   answers    memfd, one an engine  sole writer   read only        what the verbs answer
  *   channel    memfd, one a session  read-write    read-write       request ring, completion ring
- *   timelines  memfd, one a worker   read only     read-write       8 words
+ *   timelines  memfd, one a worker   read only *   read-write **    8 words
  *   pool       memfd, one a shard    pread/pwrite  read-write       block bytes; ipc/geometry.h
+ *
+ *    * but for the poison, when the worker is dead
+ *   ** engines of the same namespace may have it read only
  *
  * Rules: offsets and indices, never pointers; little endian; one writer per field; what
  * another process may write is loaded once (atomically) into a local, and the local is
@@ -283,6 +286,8 @@ static_assert(sizeof(struct kvw_answer) == 32, "answer");
 #define KVW_ANSWER_MATCHED 1u   /* found by hash, referenced by the hold */
 #define KVW_ANSWER_COMING 2u    /* matched, not complete yet: watch its block word */
 #define KVW_ANSWER_DUPLICATE 4u /* publish: the hash was there; `id` is the canonical block */
+/* Bits 8..15, OPEN, with KVW_ANSWER_COMING: the writer's timeline that reaches `step`. */
+#define KVW_ANSWER_TIMELINE_SHIFT 8u
 
 /* Bytes of the segment: whole pages. */
 static inline uint64_t kvw_answers_bytes(uint32_t answers)
@@ -432,7 +437,14 @@ static_assert(sizeof(struct kvw_channel_header) <= KVW_PAGE_BYTES, "channel");
 	(KVW_CHANNEL_COMPLETIONS + (uint64_t)KVW_RING_RECORDS * sizeof(struct kvw_completion))
 static_assert(KVW_CHANNEL_BYTES % KVW_PAGE_BYTES == 0, "channel");
 
-/* Timelines: word t lies at byte t * 64 of the page; a worker raises it with a release store when a step's work is done. */
+/*
+ * Timelines: word t lies at byte t * 64 of the page; a worker raises it with a release store when a step's work is done.
+ *
+ * Once the worker's process has ended, and none of its blocks is pending any more (KVW_BLOCK_PENDING in the directory), the daemon
+ * stores KVW_TIMELINE_POISON into every word, and again while a device may still store steps over it. Whoever waits on a device for a step
+ * then goes on, and finds out in the directory what became of the block: a block that still says PENDING after the wait was waited for
+ * in earnest. The word itself can't tell that: see above.
+ */
 struct kvw_timelines {
 	struct {
 		_Alignas(KVW_CACHE_LINE) _Atomic uint64_t step;

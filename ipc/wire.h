@@ -21,6 +21,9 @@
 /* Hash algorithms of hello. */
 #define KVW_HASH_SHA256 1u
 
+/* HELLO_OK.features */
+#define KVW_FEATURE_TIMELINES 1u /* the request TIMELINES, and the timeline in the answers of an OPEN */
+
 struct kvw_text {
 	const char *at;
 	uint32_t length;

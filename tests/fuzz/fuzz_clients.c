@@ -49,17 +49,19 @@ static struct kvw_msg_ATTACH any_attach(struct script *script)
 /* A well-formed request with fields of the script. */
 static void send_request(struct inprocess_client *client, struct script *script)
 {
-	static const uint32_t types[] = {KVW_MSG_HELLO,  KVW_MSG_POOL,    KVW_MSG_ATTACH,    KVW_MSG_FDS,
-					 KVW_MSG_DRAIN,  KVW_MSG_STATUS,  KVW_MSG_POOLS,     KVW_MSG_CLIENTS,
-					 KVW_MSG_BLOCKS, KVW_MSG_PROBE,   KVW_MSG_CHECK,     KVW_MSG_FLUSH,
-					 KVW_MSG_ERROR,  KVW_MSG_POOL_OK, KVW_MSG_STATUS_OK, KVW_MSG_MAPPED};
+	static const uint32_t types[] = {
+		KVW_MSG_HELLO,  KVW_MSG_POOL,     KVW_MSG_ATTACH,  KVW_MSG_FDS,     KVW_MSG_DRAIN,
+		KVW_MSG_STATUS, KVW_MSG_POOLS,    KVW_MSG_CLIENTS, KVW_MSG_BLOCKS,  KVW_MSG_PROBE,
+		KVW_MSG_CHECK,  KVW_MSG_FLUSH,    KVW_MSG_ERROR,   KVW_MSG_POOL_OK, KVW_MSG_STATUS_OK,
+		KVW_MSG_MAPPED, KVW_MSG_TIMELINES};
 	uint32_t type = types[script_u8(script) % (sizeof(types) / sizeof(types[0]))];
 	union kvw_any message;
 
 	memset(&message, 0, sizeof(message));
 	if (type == KVW_MSG_ATTACH)
 		message.ATTACH = any_attach(script);
-	else if (type == KVW_MSG_DRAIN || type == KVW_MSG_FDS || type == KVW_MSG_CLIENTS)
+	else if (type == KVW_MSG_DRAIN || type == KVW_MSG_FDS || type == KVW_MSG_CLIENTS ||
+		 type == KVW_MSG_TIMELINES)
 		message.DRAIN.tail = script_number(script);
 	else if (type == KVW_MSG_BLOCKS)
 		message.BLOCKS = (struct kvw_msg_BLOCKS){.from = script_number(script),

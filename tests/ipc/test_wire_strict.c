@@ -92,7 +92,7 @@ static void refuses_unknown_types_and_tells_which(void **state)
 {
 	static const struct strict_case cases[] = {
 		CASE("type 0", "\x82\x00\x00\x01\x05"),
-		CASE("type 14", "\x82\x00\x0e\x01\x05"),
+		CASE("type 16", "\x82\x00\x10\x01\x05"),
 		CASE("the answer to a reserved request", "\x82\x00\x41\x01\x05"),
 		CASE("type 2^32 - 1", "\x82\x00\xce\xff\xff\xff\xff\x01\x05"),
 	};

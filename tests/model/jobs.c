@@ -171,7 +171,9 @@ static void judge_match(struct world *w, int e, int position, int id)
 	const struct mdl_block *b = &w->model.block[id];
 	const struct kvw_answer *answer = &w->job[e].answers[position];
 	bool coming = b->state == KVW_BLOCK_PENDING;
-	uint32_t flags = KVW_ANSWER_MATCHED | (coming ? KVW_ANSWER_COMING : 0);
+	uint32_t flags =
+		KVW_ANSWER_MATCHED |
+		(coming ? KVW_ANSWER_COMING | (uint32_t)b->timeline << KVW_ANSWER_TIMELINE_SHIFT : 0);
 
 	if (answer->id != id || answer->generation != b->generation || answer->flags != flags ||
 	    answer->writer != b->session || answer->step != (coming ? b->step : 0))

@@ -77,6 +77,11 @@ uint32_t kvt_raw_receive(struct kvt_raw *raw)
 	assert_int_equal(kvw_decode(raw->received, (size_t)got, &envelope, &raw->answer), 0);
 	if (envelope.type == KVW_MSG_ERROR)
 		kvw_text_copy(raw->answer.ERROR.text, raw->error, sizeof(raw->error));
+	if (envelope.type == KVW_MSG_TIMELINES_OK) {
+		assert_int_equal(fd_count, 1);
+		raw->lent_fd = fds[0];
+		return envelope.type;
+	}
 	first = envelope.type == KVW_MSG_FDS_OK ? (uint32_t)raw->answer.FDS_OK.first : 0;
 	for (i = 0; i < fd_count; i++) {
 		assert_true(first + i < KVT_SEGMENTS + raw->device.chunks);

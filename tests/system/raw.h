@@ -55,6 +55,7 @@ struct kvt_raw {
 	int fds[KVT_SEGMENTS];
 	void *memory[KVT_SEGMENTS];
 	struct kvt_memory device;
+	int lent_fd; /* of the last TIMELINES_OK; whoever asked closes it */
 	struct kvw_ring requests;
 	struct kvw_ring completions;
 	uint64_t ticket;

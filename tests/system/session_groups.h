@@ -11,6 +11,7 @@ int kvt_group_verbs(void);
 int kvt_group_rings(void);
 int kvt_group_violations(void);
 int kvt_group_end(void);
+int kvt_group_timelines(void);
 int kvt_group_admin(void);
 int kvt_group_daemon(void);
 

@@ -42,7 +42,8 @@ int main(int argc, char **argv)
 		{"greeting", kvt_group_greeting},     {"attach", kvt_group_attach},
 		{"verbs", kvt_group_verbs},           {"rings", kvt_group_rings},
 		{"violations", kvt_group_violations}, {"end", kvt_group_end},
-		{"admin", kvt_group_admin},           {"daemon", kvt_group_daemon},
+		{"timelines", kvt_group_timelines},   {"admin", kvt_group_admin},
+		{"daemon", kvt_group_daemon},
 	};
 	int failed = 0;
 	size_t i;
