@@ -8,6 +8,7 @@
 #include "cuda.h"
 #include "error.h"
 #include "map_cuda.h"
+#include "peers_cuda.h"
 #include "plan.h"
 
 /* Many times the daemon's poll interval. */
@@ -70,6 +71,7 @@ void kvc_device_close(struct kvp_client *client, const struct kvc_engine *engine
 	if (!client->cuda)
 		return;
 	quiet = !forked && !kvc_cuda_quiet(client->cuda);
+	kvc_peers_close(client->cuda, forked);
 	kvc_cuda_close(client->cuda);
 	client->cuda = NULL;
 	/* Pairs with the daemon's acquire: what was queued before has ended. */

@@ -10,6 +10,7 @@
 #include "batch.h"
 #include "batch_arrays.h"
 #include "client.h"
+#include "coming.h"
 #include "error.h"
 #include "mirror.h"
 #include "params.h"
@@ -71,7 +72,7 @@ static bool gather_ones(const struct kvp_batch *batch, const struct kvc_slot *sl
 		uint32_t at = seq->staged;
 
 		if ((at >= seq->reserved) | (seq->blocks > batch->width) |
-		    (seq->last_timeline != use->timeline) | (seq->last_step > use->step))
+		    (seq->last_timeline != use->timeline) | (seq->last_step > use->step) | seq->coming)
 			return false;
 		if (!seq->tail_pages || at - seq->tail_start >= block_tokens)
 			find_tail(seq);
@@ -243,10 +244,16 @@ static void fill_view(const struct kvp_batch *batch, const struct kvc_slot *slot
 static void keep_for_staging(struct kvp_batch *batch, struct kvc_slot *slot,
 			     const struct kvp_batch_view *view)
 {
+	struct kvc_awaits *awaits = &batch->client->engine->staging->awaits;
 	uint32_t i;
 
-	for (i = 0; i < batch->count; i++)
+	awaits->count = 0;
+	awaits->more = false;
+	for (i = 0; i < batch->count; i++) {
 		slot->row_of[i] = batch->seqs[i]->row;
+		if (batch->seqs[i]->coming)
+			kvc_coming_collect(batch->seqs[i], awaits);
+	}
 	slot->view = *view;
 	kvc_stage_note(batch->client->engine->staging, view);
 	batch->begun = slot;

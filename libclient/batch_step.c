@@ -71,7 +71,7 @@ static int check_settle(const struct kvp_batch *batch, const uint32_t *accepted,
 	int ret;
 
 	for (i = 0; i < batch->count; i++) {
-		const struct kvp_seq *seq = batch->seqs[i];
+		struct kvp_seq *seq = batch->seqs[i];
 
 		ret = kvc_settle_check(seq, kvc_tokens_of(accepted, i), tokens != NULL);
 		if (!ret)

@@ -127,6 +127,7 @@ struct kvc_engine {
 	uint32_t answers_head;
 	uint32_t answers_tail;
 	_Atomic uint64_t next_step[KVW_TIMELINES];
+	uint64_t published[KVW_TIMELINES]; /* last step that a publish named */
 
 	struct kvw_ring requests;
 	struct kvw_ring completions;
@@ -153,7 +154,7 @@ struct kvc_engine {
 	pthread_mutex_t probe_lock;
 	struct kvp_batch *batch;
 	struct kvc_use slot_uses[KVW_MAX_SLOTS]; /* of a batch that was destroyed: its steps may still run */
-	struct kvc_staging *staging; /* NULL until a batch wants it */
+	struct kvc_staging *staging;             /* NULL until a batch wants it */
 };
 
 struct kvp_client {
@@ -163,6 +164,7 @@ struct kvp_client {
 	_Atomic int gone; /* 0, or -KVP_EDAEMON: its end was seen */
 	uint64_t incarnation;
 	uint64_t session;
+	uint64_t features; /* of the daemon */
 	pthread_mutex_t lock;
 	struct kvc_control control;
 	struct kvc_mapping maps[KVC_MAPS];

@@ -67,6 +67,7 @@ static int check_hello(struct kvp_client *client, const struct kvp_connect_param
 			(unsigned long long)hello->incarnation, (unsigned long long)params->incarnation);
 	client->incarnation = hello->incarnation;
 	client->session = hello->session;
+	client->features = hello->features;
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "error.h"
 #include "launch_cuda.h"
 #include "map_cuda.h"
+#include "peers_cuda.h"
 #include "words_cuda.h"
 
 int kvc_cuda_fail(int ret, const struct kvw_cuda_error *error, const char *what)
@@ -197,6 +198,19 @@ static int ask_words(struct kvc_cuda *cuda)
 	return can ? 0 : kvc_words_create(&cuda->words);
 }
 
+/* Others' timelines may only be read: a device that can't register such memory does not see them. */
+static int ask_peers(struct kvc_cuda *cuda)
+{
+	struct kvw_cuda_error error;
+	int can = 0;
+	int ret = KVW_CUDA(cuda->driver, &error, cuDeviceGetAttribute, &can, KVW_CUDA_ATTR_READ_ONLY_REGISTER,
+			   cuda->device);
+
+	if (ret < 0)
+		return kvc_cuda_fail(ret, &error, "asking what memory the device can read");
+	return can && cuda->has_words ? kvc_peers_create(&cuda->peers) : 0;
+}
+
 /* Without nvcc there are none: what needs them says so. */
 static int load_kernels(struct kvc_cuda *cuda)
 {
@@ -231,6 +245,8 @@ int kvc_cuda_open(const struct kvc_cuda_choice *choice, struct kvc_cuda **out)
 	if (!ret)
 		ret = ask_words(cuda);
 	if (!ret)
+		ret = ask_peers(cuda);
+	if (!ret)
 		ret = load_kernels(cuda);
 	if (ret) {
 		kvc_cuda_close(cuda);
@@ -264,5 +280,6 @@ void kvc_cuda_close(struct kvc_cuda *cuda)
 		(void)KVW_CUDA(cuda->driver, NULL, cuDevicePrimaryCtxRelease, cuda->device);
 	kvw_cuda_close(cuda->driver);
 	kvc_words_destroy(cuda->words);
+	free(cuda->peers);
 	free(cuda);
 }

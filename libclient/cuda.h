@@ -19,6 +19,7 @@
 struct kvc_cuda_kernels;
 struct kvc_cuda_words;
 struct kvc_device_pool;
+struct kvc_peers;
 
 /* Host memory that the device can reach. */
 struct kvc_pinned {
@@ -37,6 +38,7 @@ struct kvc_cuda {
 	struct kvc_device_pool *pool;     /* NULL: the pool is the host's */
 	struct kvc_pinned slots;          /* of the tables */
 	struct kvc_pinned timelines;
+	struct kvc_peers *peers;      /* other engines' timelines; NULL: the device can't wait for them */
 	struct kvc_cuda_words *words; /* where has_words is false: words that a host function stores */
 	_Atomic uint64_t queued[KVW_TIMELINES]; /* last step that a stream will store */
 	uint64_t heartbeat; /* of the daemon, as the batch's thread saw it, and since when; 0: never looked */
@@ -70,6 +72,9 @@ int kvc_cuda_check_capture(const struct kvc_cuda *cuda, struct kvw_cuda_stream *
 /* In the context. Pieces are at most 64 GiB: more fails in one call. */
 int kvc_pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const char *what,
 	    struct kvc_pinned *out);
+/* Of memory that this process may only read: not every device can. */
+int kvc_pin_to_read(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const char *what,
+		    struct kvc_pinned *out);
 void kvc_unpin(const struct kvc_cuda *cuda, struct kvc_pinned *pinned);
 
 #endif

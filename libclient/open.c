@@ -195,6 +195,21 @@ int kvc_open_post(struct kvp_client *client, struct kvp_seq *seq, const struct k
 
 /* ------------------------------------------------------------------ the answer */
 
+/* Whose step completes it. */
+static int note_coming(struct kvp_client *client, uint32_t row, uint32_t index,
+		       const struct kvw_answer *answer)
+{
+	struct kvc_cell *cell = &kvc_row_cells(client, row)[index];
+	uint32_t timeline = answer->flags >> KVW_ANSWER_TIMELINE_SHIFT & 0xff;
+
+	if (timeline >= KVW_TIMELINES || answer->step >= KVW_TIMELINE_POISON)
+		return kvc_break(client, "a coming block of an impossible step");
+	cell->step = answer->step;
+	cell->timeline = (uint8_t)timeline;
+	client->engine->seqs[row].coming = 1;
+	return 0;
+}
+
 static int note_matched(struct kvp_client *client, uint32_t row, uint32_t index,
 			const struct kvw_answer *answer)
 {
@@ -209,7 +224,7 @@ static int note_matched(struct kvp_client *client, uint32_t row, uint32_t index,
 	if (answer->flags & KVW_ANSWER_COMING)
 		flags |= KVC_CELL_COMING;
 	kvc_row_set(client, row, index, answer->id, answer->generation, flags, answer->writer);
-	return 0;
+	return flags & KVC_CELL_COMING ? note_coming(client, row, index, answer) : 0;
 }
 
 static int note_blocks(struct kvp_client *client, const struct kvc_op *op, uint32_t matched, uint32_t blocks)

@@ -8,9 +8,11 @@
 
 #include "client.h"
 #include "close.h"
+#include "coming.h"
 #include "error.h"
 #include "open.h"
 #include "params.h"
+#include "peers_cuda.h"
 #include "post.h"
 #include "pump.h"
 #include "rows.h"
@@ -163,6 +165,17 @@ static void collect(struct opening *opening, int *results, struct kvp_seq **out)
 	}
 }
 
+/* So that a stream can wait for those who still write what was matched. Without the lock. */
+static void learn_writers(struct kvp_seq *seq, uint64_t deadline_ns)
+{
+	struct kvc_awaits awaits = {0};
+
+	if (!seq || !seq->coming)
+		return;
+	kvc_coming_collect(seq, &awaits);
+	kvc_peers_learn(seq->client, &awaits, deadline_ns);
+}
+
 int kvp_open(struct kvp_client *client, const struct kvp_open_request *requests, uint32_t n,
 	     uint32_t timeout_ms, int *results, struct kvp_seq **out)
 {
@@ -186,6 +199,8 @@ int kvp_open(struct kvp_client *client, const struct kvp_open_request *requests,
 		collect(&opening, results, out);
 	}
 	pthread_mutex_unlock(&client->lock);
+	for (i = 0; !ret && i < n; i++)
+		learn_writers(out[i], opening.deadline_ns);
 	return ret;
 }
 
@@ -268,5 +283,7 @@ int kvp_open_collect(struct kvp_seq *seq, uint32_t timeout_ms)
 	else if (!ret && seq->state != KVC_ROW_OPEN)
 		ret = kvc_fail(KVP_ESTATE, "the sequence is closed");
 	pthread_mutex_unlock(&client->lock);
+	if (!ret)
+		learn_writers(seq, deadline_ns);
 	return ret;
 }

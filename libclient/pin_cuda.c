@@ -7,13 +7,12 @@
 
 #define PIECE_BYTES (UINT64_C(64) << 30)
 
-static int pin_piece(const struct kvc_cuda *cuda, struct kvc_pinned *pinned, uint64_t bytes,
+static int pin_piece(const struct kvc_cuda *cuda, struct kvc_pinned *pinned, uint64_t bytes, unsigned flags,
 		     struct kvw_cuda_error *error)
 {
 	uint8_t *at = pinned->memory + pinned->bytes;
 	uint64_t address;
-	int ret = KVW_CUDA(cuda->driver, error, cuMemHostRegister, at, bytes,
-			   KVW_CUDA_HOST_PORTABLE | KVW_CUDA_HOST_DEVICEMAP);
+	int ret = KVW_CUDA(cuda->driver, error, cuMemHostRegister, at, bytes, flags);
 
 	if (ret < 0)
 		return ret;
@@ -28,8 +27,8 @@ static int pin_piece(const struct kvc_cuda *cuda, struct kvc_pinned *pinned, uin
 	return address == pinned->address + pinned->bytes - bytes ? 0 : -EOPNOTSUPP;
 }
 
-int kvc_pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const char *what,
-	    struct kvc_pinned *out)
+static int pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, unsigned flags, const char *what,
+	       struct kvc_pinned *out)
 {
 	struct kvc_pinned pinned = {.memory = memory};
 	struct kvw_cuda_error error = {.text = "the device sees pieces of the memory apart"};
@@ -38,7 +37,7 @@ int kvc_pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const cha
 	while (!ret && pinned.bytes < bytes) {
 		uint64_t rest = bytes - pinned.bytes;
 
-		ret = pin_piece(cuda, &pinned, rest < PIECE_BYTES ? rest : PIECE_BYTES, &error);
+		ret = pin_piece(cuda, &pinned, rest < PIECE_BYTES ? rest : PIECE_BYTES, flags, &error);
 	}
 	if (ret < 0) {
 		kvc_unpin(cuda, &pinned);
@@ -50,6 +49,19 @@ int kvc_pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const cha
 	}
 	*out = pinned;
 	return 0;
+}
+
+int kvc_pin(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const char *what,
+	    struct kvc_pinned *out)
+{
+	return pin(cuda, memory, bytes, KVW_CUDA_HOST_PORTABLE | KVW_CUDA_HOST_DEVICEMAP, what, out);
+}
+
+int kvc_pin_to_read(const struct kvc_cuda *cuda, void *memory, uint64_t bytes, const char *what,
+		    struct kvc_pinned *out)
+{
+	return pin(cuda, memory, bytes,
+		   KVW_CUDA_HOST_PORTABLE | KVW_CUDA_HOST_DEVICEMAP | KVW_CUDA_HOST_READ_ONLY, what, out);
 }
 
 void kvc_unpin(const struct kvc_cuda *cuda, struct kvc_pinned *pinned)

@@ -63,6 +63,8 @@ void kvc_publish_post(struct kvp_client *client, uint32_t row)
 		}
 		cold->posted += record.count;
 		cold->pending++;
+		if (engine->published[record.timeline] < record.step)
+			engine->published[record.timeline] = record.step;
 	}
 	kvc_mirror_committed(engine, row, cold->posted);
 }

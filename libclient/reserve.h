@@ -17,7 +17,7 @@ void kvc_reserve_append(struct kvp_seq *const *seqs, const uint32_t *needs, uint
 /* -KVP_ELEASE with the lease's numbers. */
 int kvc_reserve_fail(const struct kvc_engine *engine, uint32_t need);
 
-/* Whether `tokens` may go to (timeline, step) now. */
+/* Whether `tokens` may go to (timeline, step) now; -KVP_ELOST too. */
 int kvc_stage_check(const struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step);
 int kvc_step_check(uint32_t timeline, uint64_t step);
 

@@ -51,7 +51,7 @@ struct kvp_seq {
 	uint8_t last_timeline;
 	uint8_t state; /* enum kvc_row_state; changed under the lock */
 	_Atomic uint8_t inbox;
-	uint8_t zero;
+	uint8_t coming; /* 1: matched blocks were not complete when it was last looked (coming.h) */
 	/* Second line: settle. */
 	_Alignas(64) uint32_t *tokens;
 	uint64_t
@@ -78,7 +78,7 @@ struct kvc_cell {
 	uint64_t generation;
 	uint64_t canonical_generation;
 	uint64_t writer; /* session */
-	uint64_t step;   /* that wrote it, on `timeline` */
+	uint64_t step;   /* that wrote it, on `timeline`; of matched ones only where they are coming */
 	int32_t id;
 	int32_t canonical_id;
 	uint16_t flags;

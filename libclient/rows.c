@@ -16,6 +16,7 @@ static void reset_seq(struct kvp_seq *seq, uint64_t stamp)
 	seq->staged = seq->settled = seq->known = seq->prompt = 0;
 	seq->tail_start = seq->tail_pages = seq->member = 0;
 	seq->full_end = seq->block_tokens;
+	seq->coming = 0;
 	atomic_store_explicit(&seq->inbox, 0, memory_order_relaxed);
 	kvc_row_set_blocks(seq, 0);
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "client.h"
+#include "coming.h"
 #include "error.h"
 #include "extend.h"
 #include "mirror.h"
@@ -81,36 +82,11 @@ const int32_t *kvp_seq_blocks(const struct kvp_seq *seq)
 	return kvc_enter_seq(seq) ? NULL : seq->ids;
 }
 
-/* 1: complete, 0: still written, -KVP_ELOST. */
-static int is_complete(const struct kvp_seq *seq, const struct kvc_cell *cell, uint32_t index)
-{
-	uint64_t word = kvc_block_word(kvc_seq_engine(seq), cell->id);
-
-	if (word == kvw_block_word(cell->generation, KVW_BLOCK_CACHED))
-		return 1;
-	if (word == kvw_block_word(cell->generation, KVW_BLOCK_PENDING))
-		return 0;
-	return kvc_fail(KVP_ELOST, "the writer of block %u (id %d) did not complete it: close, open again",
-			index, cell->id);
-}
-
 int kvp_seq_ready(const struct kvp_seq *seq)
 {
-	const struct kvc_cell *cells;
-	uint32_t i, matched;
-	int ready = 1;
 	int ret = kvc_enter_seq(seq);
 
-	if (ret)
-		return ret;
-	/* Matched positions come first; answers, which other threads take in, touch only what is behind them. */
-	matched = kvc_seq_row(seq)->matched;
-	cells = kvc_row_cells(seq->client, seq->row);
-	for (i = 0; i < matched && ret >= 0; i++) {
-		ret = cells[i].flags & KVC_CELL_COMING ? is_complete(seq, &cells[i], i) : 1;
-		ready &= ret;
-	}
-	return ret < 0 ? ret : ready;
+	return ret ? ret : kvc_coming_look(seq);
 }
 
 /* ------------------------------------------------------------------ room */
@@ -189,6 +165,10 @@ int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens)
 
 int kvc_stage_check(const struct kvp_seq *seq, uint32_t tokens, uint32_t timeline, uint64_t step)
 {
+	int lost = seq->coming ? kvc_coming_look(seq) : 0;
+
+	if (lost < 0)
+		return lost;
 	if (tokens > seq->reserved - seq->staged)
 		return kvc_fail(KVP_ESTATE, "%u tokens behind %u, reserved are %u: kvp_seq_reserve() first",
 				tokens, seq->staged, seq->reserved);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "coming.h"
 #include "error.h"
 #include "mirror.h"
 #include "publish.h"
@@ -26,8 +27,13 @@ static uint32_t missing_hashes(const struct kvp_seq *seq, uint32_t settled)
 	return full - cold->hashed;
 }
 
-int kvc_settle_check(const struct kvp_seq *seq, uint32_t accepted, bool tokens)
+int kvc_settle_check(struct kvp_seq *seq, uint32_t accepted, bool tokens)
 {
+	/* The poison check: what was computed from a block that nobody completed is no outcome. */
+	int lost = seq->coming ? kvc_coming_settle(seq) : 0;
+
+	if (lost < 0)
+		return lost;
 	if (accepted > seq->staged - seq->settled)
 		return kvc_fail(EINVAL, "%u tokens are accepted, %u are staged and not settled", accepted,
 				seq->staged - seq->settled);

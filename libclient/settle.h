@@ -7,8 +7,8 @@
 
 struct kvp_seq;
 
-/* Whether `accepted` may be settled; tokens: whether their ids are given. */
-int kvc_settle_check(const struct kvp_seq *seq, uint32_t accepted, bool tokens);
+/* Whether `accepted` may be settled; tokens: whether their ids are given. -KVP_ELOST: a matched block was never completed. */
+int kvc_settle_check(struct kvp_seq *seq, uint32_t accepted, bool tokens);
 /* Whether every block that becomes full has a hash: an engine with hashes of its own gives them by kvp_seq_settle_hashed(). */
 int kvc_settle_hashes_check(const struct kvp_seq *seq, uint32_t accepted);
 /* Does it: lengths and token ids. The blocks that became full are for kvc_settle_full(). */

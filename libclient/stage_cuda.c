@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "batch_arrays.h"
+#include "coming_cuda.h"
 #include "cuda.h"
 #include "error.h"
 #include "launch_cuda.h"
@@ -463,6 +464,9 @@ static int queue_copies(const struct staging_call *call)
 {
 	int ret = wait_for_last(call);
 
+	if (!ret)
+		ret = kvc_coming_queue(call->batch->client, &call->staging->awaits, call->stream,
+				       &call->slot->use);
 	if (!ret && call->staging->fresh)
 		ret = fill_all(call);
 	if (!ret)

@@ -18,6 +18,7 @@
 
 #include "batch_layout.h"
 #include "client.h"
+#include "coming.h"
 
 struct kvp_batch;
 struct kvw_cuda_stream;
@@ -34,15 +35,17 @@ struct kvc_staging {
 	struct kvc_device_row *device_rows; /* [rows] */
 	/* Of the batch that uses it now. */
 	struct kvc_batch_layout layout;
-	uint64_t staged_at, rows_at;   /* behind `memory` */
-	uint32_t rows_end, tokens_end; /* the most that any step had: behind it slots and device have padding */
-	bool fresh;                    /* the device has nothing of this batch yet */
-	const struct kvc_slot *last;   /* slot of the step that the arrays hold; NULL: none */
+	uint64_t staged_at, rows_at; /* behind `memory` */
+	uint32_t rows_end,
+		tokens_end;          /* the most that any step had: behind it slots and device have padding */
+	bool fresh;                  /* the device has nothing of this batch yet */
+	const struct kvc_slot *last; /* slot of the step that the arrays hold; NULL: none */
 	struct kvc_use last_use;
 	struct kvp_batch_view view; /* of it */
 	int32_t *cu_q; /* [max_seqs + 1] and where its requests' tokens begin, padding rows included */
 	struct kvw_cuda_stream *stream;
-	uint64_t sequence; /* of stagings; never goes back */
+	struct kvc_awaits awaits; /* of the step begun last */
+	uint64_t sequence;        /* of stagings; never goes back */
 	uint64_t released
 		[KVW_MAX_SLOTS]; /* of a batch that was destroyed: what the slots' words must come to */
 	_Atomic uint64_t *release[KVW_MAX_SLOTS];

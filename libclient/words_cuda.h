@@ -23,7 +23,10 @@ void kvc_words_destroy(struct kvc_cuda_words *words);
  */
 int kvc_word_store(const struct kvc_cuda *cuda, struct kvw_cuda_stream *stream, _Atomic uint64_t *word,
 		   uint64_t address, uint64_t value);
-/* The stream waits until the word has come to `value`. Only where cuda->has_words. */
+/*
+ * The stream waits until the word has come to `value`, from 1 to 2^63 - 1, or is KVW_TIMELINE_POISON: the difference is taken as a signed number.
+ * Only where cuda->has_words.
+ */
 int kvc_word_wait(const struct kvc_cuda *cuda, struct kvw_cuda_stream *stream, uint64_t address,
 		  uint64_t value);
 

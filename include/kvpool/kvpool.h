@@ -194,7 +194,7 @@ struct kvp_extra_key {
 	const void *bytes;
 };
 
-#define KVP_OPEN_COMING 1u /* also match blocks that another engine is still writing: kvp_seq_ready() */
+#define KVP_OPEN_COMING 1u /* also match blocks that another engine is still writing: kvp_seq_ready(), kvp_seq_wait_on() */
 
 struct kvp_open_request {
 	uint32_t size;
@@ -267,8 +267,21 @@ KVP_API KVP_MUST_CHECK int kvp_seq_block(const struct kvp_seq *seq, uint32_t ind
  * there first when the next step is prepared; the id that a running step has stays its own until that step is done.)
  */
 KVP_API const int32_t *kvp_seq_blocks(const struct kvp_seq *seq);
-/* 1: every matched block is complete. 0: some are still written. -KVP_ELOST: a writer died; close the sequence. */
+/*
+ * 1: every matched block is complete. 0: some are still written. -KVP_ELOST: a writer died; close the sequence, open it again. Asked after a step
+ * that read such blocks has ended, 0 is as good as 1: that step has waited for them on the device.
+ */
 KVP_API KVP_MUST_CHECK int kvp_seq_ready(const struct kvp_seq *seq);
+/*
+ * For a sequence that was opened with KVP_OPEN_COMING: behind this call `stream` stands until every matched block that other engines still write is
+ * written, or its writer dead; nothing when all are complete. Call it when the step was staged, before its kernels are queued; kvp_batch_stage() does it
+ * by itself. A dead writer ends the wait, and what the step then computes is void: kvp_seq_settle() and kvp_batch_settle() refuse it by
+ * -KVP_ELOST, and before a token leaves by another way kvp_seq_ready() says so. -EAGAIN: the device can't wait, nothing is queued; wait by
+ * kvp_seq_ready(). That is so where streams can't wait for 64-bit words or memory can't be registered to be read only, when the open had no time left to
+ * ask the daemon (kvp_open_collect() with a timeout asks again), and while an own step that was published has no end queued. -KVP_ESTATE: no step
+ * of the sequence runs, or the stream is being captured. Calls the driver; never waits.
+ */
+KVP_API KVP_MUST_CHECK int kvp_seq_wait_on(struct kvp_seq *seq, void *stream);
 
 /* Room for `tokens` more behind staged, from the lease. Never waits: -KVP_ELEASE and nothing changed when it holds too few. */
 KVP_API KVP_MUST_CHECK int kvp_seq_reserve(struct kvp_seq *seq, uint32_t tokens);
@@ -282,7 +295,8 @@ KVP_API KVP_MUST_CHECK int kvp_seq_stage(struct kvp_seq *seq, uint32_t tokens, u
 /*
  * The outcome: of the tokens staged and not settled, the first `accepted` stand (tokens[accepted] are their ids; NULL for prompt
  * tokens given at open), and when `last` is not 0 the staged rest is cut. Blocks that became full are hashed and published with
- * (timeline, step) of the step that wrote them. Posts a record; never rings.
+ * (timeline, step) of the step that wrote them. Posts a record; never rings. -KVP_ELOST, and nothing changed: a block that the step may have read was never
+ * completed by its writer; close the sequence, open it again.
  */
 KVP_API KVP_MUST_CHECK int kvp_seq_settle(struct kvp_seq *seq, uint32_t accepted, const uint32_t *tokens, int last,
 					  uint32_t timeline, uint64_t step);
@@ -386,7 +400,7 @@ KVP_API KVP_MUST_CHECK int kvp_batch_reserve(struct kvp_batch *batch, const uint
 KVP_API KVP_MUST_CHECK int kvp_batch_begin(struct kvp_batch *batch, const uint32_t *tokens, uint32_t timeline,
 					   uint64_t step, struct kvp_batch_view *out);
 /*
- * kvp_seq_settle() for every sequence of the batch, all or none: accepted[i] (NULL: 1 each); ids of all accepted tokens end to end (NULL as there).
+ * kvp_seq_settle() for every sequence of the batch, all or none (-KVP_ELOST too: kvp_seq_ready() says which; close it, kvp_batch_set() without it): accepted[i] (NULL: 1 each); ids of all accepted tokens end to end (NULL as there).
  * The staged rest of a sequence is cut when (timeline, step) is the last step that it was staged for.
  */
 KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint32_t *accepted, const uint32_t *tokens,
@@ -398,7 +412,8 @@ KVP_API KVP_MUST_CHECK int kvp_batch_settle(struct kvp_batch *batch, const uint3
  * step had some, are padding: length 0, slot -1, pad_table; a graph that was captured with more rows can be replayed. The slot is free
  * again when the stream has run this. All kernels of the step follow on the same stream, then kvp_step_done_on(). A step on another stream than the
  * one before is held back on the device until that one is done; -KVP_ESTATE when its kvp_step_done_on() was not called yet, when no step was
- * begun, and when the stream is being captured (stage before the capture, and before each launch of the graph). -EIO and other errors of the
+ * begun, and when the stream is being captured (stage before the capture, and before each launch of the graph). Matched blocks that other
+ * engines still write are waited for on the device, -EAGAIN where that can't be (kvp_seq_wait_on()); -KVP_ELOST: one of them was lost. -EIO and other errors of the
  * driver: the step was not staged; calling it again is right. Calls the driver; never waits, nor does it allocate.
  */
 KVP_API KVP_MUST_CHECK int kvp_batch_stage(struct kvp_batch *batch, void *stream, struct kvp_batch_view *out);

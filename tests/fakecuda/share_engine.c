@@ -23,32 +23,42 @@ static _Atomic uint64_t *gate;
 static uint64_t gate_address;
 static uint64_t gates; /* passed */
 static struct kvw_cuda_context *other_context;
+static uint64_t copies; /* of matched blocks */
+static uint64_t endless;
+static struct kvw_cuda_stream *captured;
+static bool begun;
+static bool batched;
 
 /* ------------------------------------------------------------------ orders */
 
-static int connect_and_attach(void *given)
+static int connect_and_attach(void *given, uint32_t weights)
 {
+	char text[16];
+	const struct kvp_identity identity = {.key = "weights", .value = text};
 	const struct kvp_connect_params connect = {
 		.size = sizeof(connect), .path = getenv(PATH_VARIABLE), .timeout_ms = WAIT_MS};
 	const struct kvp_attach_params attach = {.size = sizeof(attach),
 						 .max_seqs = 4,
 						 .max_seq_tokens = 512,
 						 .cuda_context = given,
+						 .identity = &identity,
+						 .identity_count = weights != 0,
 						 .flags = KVP_ATTACH_LEASE_MARKS};
 	int ret = kvp_connect(&connect, &client);
 
+	snprintf(text, sizeof(text), "%u", weights);
 	if (!ret)
 		ret = kvp_attach(client, &attach);
 	view.size = sizeof(view);
 	return ret ? ret : kvp_plane_view(client, 0, KVP_LAYOUT_NATIVE, &view);
 }
 
-static int attach(uint32_t device)
+static int attach(uint32_t device, uint32_t weights)
 {
 	if (!device)
-		return connect_and_attach(NULL);
+		return connect_and_attach(NULL, weights);
 	OK(cuDevicePrimaryCtxRetain, &other_context, (int)device);
-	return connect_and_attach(other_context);
+	return connect_and_attach(other_context, weights);
 }
 
 static int leave(uint64_t *left)
@@ -94,7 +104,7 @@ static size_t block_words(void)
 }
 
 /* As an engine's prefill: stage, launch, settle; the step's end is the stream's. */
-static int write_all(uint32_t value)
+static int write_all(uint32_t value, bool no_end)
 {
 	struct kvp_seq_info info = {.size = sizeof(info)};
 	uint32_t rest;
@@ -108,7 +118,10 @@ static int write_all(uint32_t value)
 		return ret;
 	for (uint32_t i = info.cached_tokens / SHARE_BLOCK_TOKENS; i < info.blocks; i++)
 		OK(cuMemsetD32Async, block_address(kvp_seq_blocks(seq)[i]), value, block_words(), stream);
-	ret = kvp_step_done_on(client, 0, step, stream);
+	if (no_end)
+		endless = step;
+	else
+		ret = kvp_step_done_on(client, 0, step, stream);
 	return ret ? ret : kvp_seq_settle(seq, rest, NULL, 1, 0, step);
 }
 
@@ -160,7 +173,7 @@ static int try_attach(uint32_t n, uint64_t *left)
 	int ret;
 
 	kvt_cuda_fail(NULL, n, KVW_CUDA_OUT_OF_MEMORY);
-	ret = connect_and_attach(NULL);
+	ret = connect_and_attach(NULL, 0);
 	kvt_cuda_fail(NULL, 0, 0);
 	(void)leave(&unused);
 	*left = (uint64_t)kvt_cuda_live(getpid(), NULL, 0);
@@ -178,15 +191,114 @@ static int check_batch(void)
 	return ret;
 }
 
+static int begin_read(void)
+{
+	const struct kvp_batch_params params = {.size = sizeof(params), .staging = KVP_STAGING_WHOLE};
+	struct kvp_batch_view step_view = {.size = sizeof(step_view)};
+	int ret = 0;
+
+	if (!batched)
+		return kvp_seq_stage(seq, 1, 0, ++step);
+	if (!batch)
+		ret = kvp_batch_create(client, &params, &batch);
+	if (!ret)
+		ret = kvp_batch_set(batch, &seq, 1);
+	return ret ? ret : kvp_batch_begin(batch, NULL, 0, ++step, &step_view);
+}
+
+static int stage_read(void)
+{
+	struct kvp_batch_view step_view = {.size = sizeof(step_view)};
+
+	return batched ? kvp_batch_stage(batch, stream, &step_view) : kvp_seq_wait_on(seq, stream);
+}
+
+static int read_matched(bool as_batch)
+{
+	struct kvp_seq_info info = {.size = sizeof(info)};
+	size_t bytes = block_words() * 4;
+	int ret = kvp_seq_info(seq, &info);
+
+	batched = as_batch;
+	if (!ret && !begun)
+		ret = begin_read();
+	if (ret)
+		return ret;
+	begun = true;
+	ret = stage_read();
+	if (ret)
+		return ret;
+	begun = false;
+	if (!copies)
+		OK(cuMemAlloc, &copies, SHARE_MATCHED * bytes);
+	for (uint32_t i = 0; i < SHARE_MATCHED; i++)
+		OK(cuMemcpyDtoDAsync, copies + i * bytes, block_address(kvp_seq_blocks(seq)[i]), bytes,
+		   stream);
+	return kvp_step_done_on(client, 0, step, stream);
+}
+
+static bool is_done(void *arg)
+{
+	(void)arg;
+	return kvp_step_reached(client, 0) >= step;
+}
+
+static int settle_read(void)
+{
+	return batched ? kvp_batch_settle(batch, NULL, NULL, 0, step)
+		       : kvp_seq_settle(seq, 1, NULL, 1, 0, step);
+}
+
+static int capture(bool begin)
+{
+	struct kvw_cuda_graph *graph = NULL;
+
+	if (begin) {
+		OK(cuStreamCreate, &captured, KVW_CUDA_STREAM_NON_BLOCKING);
+		OK(cuStreamBeginCapture, captured, KVW_CUDA_CAPTURE_GLOBAL);
+		return 0;
+	}
+	if (cuda->cuStreamEndCapture(captured, &graph))
+		return -EBUSY;
+	OK(cuGraphDestroy, graph);
+	OK(cuStreamDestroy, captured);
+	return 0;
+}
+
+static int obey_reading(const struct share_order *order, uint64_t *number)
+{
+	switch (order->what) {
+	case SHARE_READ:
+		return read_matched(order->number != 0);
+	case SHARE_DONE:
+		*number = is_done(NULL);
+		return 0;
+	case SHARE_WAIT_DONE:
+		kvt_wait_until(is_done, NULL);
+		return 0;
+	case SHARE_SETTLE:
+		return settle_read();
+	case SHARE_END:
+		return kvp_step_done_on(client, 0, endless, stream);
+	case SHARE_CAPTURE:
+		return capture(order->number != 0);
+	case SHARE_COPIED:
+		*number = count_others(copies, order->value, SHARE_MATCHED * block_words());
+		return 0;
+	default:
+		return 0;
+	}
+}
+
 static int obey(const struct share_order *order, uint64_t *number)
 {
 	switch (order->what) {
 	case SHARE_ATTACH:
-		return attach(order->number);
+		return attach(order->number, order->value);
 	case SHARE_OPEN:
 		return open_seq(order, number);
 	case SHARE_WRITE:
-		return write_all(order->value);
+		return write_all(order->value, order->flags & SHARE_NO_END);
 	case SHARE_COUNT_OTHER:
 		return count_other(order->value, number);
 	case SHARE_READY:
@@ -208,7 +320,7 @@ static int obey(const struct share_order *order, uint64_t *number)
 	case SHARE_CHECK:
 		return check_batch();
 	default:
-		return 0;
+		return obey_reading(order, number);
 	}
 }
 
@@ -228,6 +340,8 @@ int share_engine_main(void)
 		kvt_cuda_send(KVT_CUDA_ROLE_SOCKET, &answer, sizeof(answer), -1);
 	} while (order.what != SHARE_EXIT);
 	kvp_close(client);
+	if (copies)
+		OK(cuMemFree, copies);
 	if (gate)
 		drop_registered_page((void *)(uintptr_t)gate);
 	if (other_context)

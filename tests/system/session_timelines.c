@@ -4,11 +4,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +21,9 @@
 #include "session_groups.h"
 
 #define TIMELINE 3u
-/* Tests of one daemon: each has a chain of its own. */
+/* Of the writer that is killed: more blocks than the daemon's loop gives up at a stretch. */
 #define DEAD_CHAIN 777u
+#define DEAD_BLOCKS 2000u
 
 static int ask(struct kvt_raw *reader, uint64_t session)
 {
@@ -94,6 +98,7 @@ static void lent_timelines_can_only_be_read(void **state)
 	int again;
 
 	assert_int_equal(ask(reader, writer->session), 0);
+	assert_int_equal(fcntl(reader->lent_fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	assert_true(mmap(NULL, KVW_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, reader->lent_fd, 0) ==
 		    MAP_FAILED);
 	assert_int_equal(pwrite(reader->lent_fd, &step, sizeof(step), 0), -1);
@@ -164,18 +169,22 @@ static void only_an_engine_may_ask(void **state)
 	kvt_raw_close(engine);
 }
 
-/* Who gave an answer up and asks again is no villain; but no second descriptor is under way meanwhile. */
+/* Guards is_unread(): who gave an answer up and asks again is no villain, but no second descriptor is under way meanwhile. */
 static void asking_again_waits_until_the_first_answer_is_read(void **state)
 {
 	struct kvt_raw *writer = kvt_raw_engine(*state);
 	struct kvt_raw *reader = kvt_raw_engine(*state);
 	const struct kvw_msg_TIMELINES request = {.session = writer->session};
+	uint8_t first[512];
+	int unread;
 	uint32_t i;
 
 	for (i = 0; i < 3; i++)
 		kvt_raw_send_message(reader, KVW_MSG_TIMELINES, &request);
 	/* The daemon has come to them. */
 	assert_int_equal(kvt_open(writer, 1, 773, 1, 0).status, 0);
+	assert_return_code(ioctl(reader->fd, FIONREAD, &unread), errno);
+	assert_int_equal(unread, recv(reader->fd, first, sizeof(first), MSG_PEEK));
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(kvt_raw_receive(reader), KVW_MSG_TIMELINES_OK);
 		close(reader->lent_fd);
@@ -184,15 +193,28 @@ static void asking_again_waits_until_the_first_answer_is_read(void **state)
 	kvt_raw_close(reader);
 }
 
+/* Rows as long as that. */
+static struct kvt_raw *long_engine(struct kvt_daemon *daemon)
+{
+	struct kvw_msg_ATTACH attach = kvt_attach_message();
+	struct kvt_raw *raw = kvt_raw_hello(daemon);
+
+	attach.row_blocks = DEAD_BLOCKS;
+	attach.answers = KVT_LEASED + 8 * DEAD_BLOCKS;
+	assert_int_equal(kvt_raw_attach(raw, &attach), 0);
+	kvt_raw_map(raw);
+	return raw;
+}
+
 /* A process that is an engine, publishes what it does not complete, tells its session and waits. */
 static _Noreturn void be_writer(struct kvt_daemon *daemon, int pipe_fd, int leash_fd)
 {
-	struct kvt_raw *raw = kvt_raw_engine(daemon);
-	struct kvw_completion open = kvt_open(raw, 0, DEAD_CHAIN, 12, 12);
+	struct kvt_raw *raw = long_engine(daemon);
+	struct kvw_completion open = kvt_open(raw, 0, DEAD_CHAIN, DEAD_BLOCKS, DEAD_BLOCKS);
 	char byte;
 
 	kvt_step_done(raw, TIMELINE, 7);
-	if (kvt_publish(raw, 0, open.hold, 0, 12, TIMELINE, 8).granted != 12 ||
+	if (kvt_publish(raw, 0, open.hold, 0, DEAD_BLOCKS, TIMELINE, 8).granted != DEAD_BLOCKS ||
 	    write(pipe_fd, &raw->session, sizeof(raw->session)) != sizeof(raw->session))
 		_exit(1);
 	(void)!read(leash_fd, &byte, sizeof(byte));
@@ -225,9 +247,12 @@ static pid_t start_writer(struct kvt_daemon *daemon, uint64_t *out_session, int 
  * Guards kvd_attachment_poison() and its two conditions: the word is the poison and nothing beside it, so that every wait ends; and where it
  * is seen no block of the dead says PENDING any more.
  */
-static void a_dead_writers_words_are_poisoned_after_its_blocks_are_lost(void **state)
+static void a_dead_writers_words_are_poisoned_after_its_blocks_are_lost(void **unused)
 {
-	struct kvt_raw *reader = kvt_raw_engine(*state);
+	const char *const options[] = {"--set=pool.p.blocks=2100", "--set=pool.p.block_tokens=16",
+				       "--set=pool.p.planes=k f16 1x128", "--set=pool.p.pages=4k", NULL};
+	struct kvt_daemon *daemon = kvt_daemon_start(options);
+	struct kvt_raw *reader = long_engine(daemon);
 	const struct kvw_directory_header *directory = reader->memory[KVT_DIRECTORY];
 	const _Atomic uint64_t *words =
 		(const _Atomic uint64_t *)((const uint8_t *)directory + directory->block_words);
@@ -236,10 +261,11 @@ static void a_dead_writers_words_are_poisoned_after_its_blocks_are_lost(void **s
 	uint64_t step;
 	int leash;
 	uint32_t i;
-	pid_t pid = start_writer(*state, &session, &leash);
-	struct kvw_completion read = open_coming(reader, DEAD_CHAIN, 12);
+	pid_t pid = start_writer(daemon, &session, &leash);
+	struct kvw_completion read = open_coming(reader, DEAD_CHAIN, DEAD_BLOCKS);
 
-	assert_int_equal(read.matched, 12);
+	(void)unused;
+	assert_int_equal(read.matched, DEAD_BLOCKS);
 	assert_int_equal(ask(reader, session), 0);
 	timelines = map_lent(reader);
 	assert_int_equal(atomic_load(&timelines->line[TIMELINE].step), 7);
@@ -250,7 +276,7 @@ static void a_dead_writers_words_are_poisoned_after_its_blocks_are_lost(void **s
 		step = atomic_load(&timelines->line[TIMELINE].step);
 	while (step == 7);
 	assert_true(step == KVW_TIMELINE_POISON);
-	for (i = 0; i < 12; i++)
+	for (i = 0; i < DEAD_BLOCKS; i++)
 		assert_int_equal(atomic_load(&words[kvt_answers(reader, 0)[i].id]) & 0xff, KVW_BLOCK_ORPHAN);
 	for (i = 0; i < KVW_TIMELINES; i++)
 		while (atomic_load(&timelines->line[i].step) != KVW_TIMELINE_POISON)
@@ -258,6 +284,64 @@ static void a_dead_writers_words_are_poisoned_after_its_blocks_are_lost(void **s
 	assert_int_equal(ask(reader, session), -ENOENT);
 	unmap(timelines);
 	kvt_release(reader, read.hold);
+	kvt_raw_close(reader);
+	kvt_daemon_stop(daemon);
+}
+
+/* As a device that ends a step of a process that is dead: the child has the page, and stores over the poison. */
+static _Noreturn void be_dying_device(const struct kvt_raw *raw, int pipe_fd, int leash_fd)
+{
+	struct kvw_timelines *timelines = raw->memory[KVT_TIMELINES];
+	char byte;
+
+	while (atomic_load(&timelines->line[TIMELINE].step) != KVW_TIMELINE_POISON)
+		sched_yield();
+	atomic_store(&timelines->line[TIMELINE].step, 3);
+	if (write(pipe_fd, "", 1) != 1)
+		_exit(1);
+	(void)!read(leash_fd, &byte, sizeof(byte));
+	_exit(0);
+}
+
+/* Guards that kvd_attachment_poison() is called until the engine is gone: a reader that comes to its wait later would stand for ever. */
+static void a_dying_devices_step_does_not_outlast_the_poison(void **state)
+{
+	struct kvt_raw *reader = kvt_raw_engine(*state);
+	const struct kvw_timelines *timelines;
+	uint64_t session;
+	int ends[2];
+	int leash[2];
+	char byte;
+	pid_t pid;
+
+	assert_return_code(pipe(ends), errno);
+	assert_return_code(pipe(leash), errno);
+	pid = fork();
+	if (!pid) {
+		struct kvt_raw *raw = kvt_raw_engine(*state);
+
+		close(leash[1]);
+		if (!fork())
+			be_dying_device(raw, ends[1], leash[0]);
+		if (write(ends[1], &raw->session, sizeof(raw->session)) != sizeof(raw->session))
+			_exit(1);
+		pause();
+	}
+	close(leash[0]);
+	assert_int_equal(read(ends[0], &session, sizeof(session)), sizeof(session));
+	assert_int_equal(ask(reader, session), 0);
+	timelines = map_lent(reader);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	/* It has stored: the poison that stands there now is a second one. */
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	while (atomic_load(&timelines->line[TIMELINE].step) != KVW_TIMELINE_POISON)
+		;
+	close(leash[1]);
+	kvt_wait_gone(reader, session);
+	unmap(timelines);
+	close(ends[0]);
+	close(ends[1]);
 	kvt_raw_close(reader);
 }
 
@@ -298,6 +382,7 @@ int kvt_group_timelines(void)
 		cmocka_unit_test(only_an_engine_may_ask),
 		cmocka_unit_test(asking_again_waits_until_the_first_answer_is_read),
 		cmocka_unit_test(a_dead_writers_words_are_poisoned_after_its_blocks_are_lost),
+		cmocka_unit_test(a_dying_devices_step_does_not_outlast_the_poison),
 		cmocka_unit_test(a_living_writers_words_are_left_alone),
 	};
 
