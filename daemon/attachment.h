@@ -54,6 +54,7 @@ struct kvd_attachment {
 	struct kvd_tenant *tenant;
 	uint64_t lock_byte;
 	struct kvd_lock_job lock; /* its descriptor of the pool, then the proof */
+	bool lock_free;           /* its lock byte was found free: no descriptor that it was given is left */
 	uint64_t died_us;         /* when its process's end was seen */
 	uint32_t namespace_id;
 	int32_t importer; /* of a CUDA pool; -1 */

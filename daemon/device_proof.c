@@ -46,7 +46,7 @@ void kvd_device_waits_for(const struct kvd_session *session, char *out, uint64_t
 		snprintf(out, capacity,
 			 "the last mapping of pool '%s' from process %d (lock byte %" PRIu64 ")", pool, pid,
 			 attachment->lock_byte);
-	else if (!grace_has_passed(attachment, kvd_now_us()))
+	else if (attachment->engine->state == KVD_ENGINE_DEAD && !grace_has_passed(attachment, kvd_now_us()))
 		snprintf(out, capacity,
 			 "device_grace_ms of pool '%s' after process %d's end: its device may still write",
 			 pool, pid);

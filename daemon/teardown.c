@@ -5,11 +5,11 @@
  *   end of file, violation    its engine is frozen: the process may live and still read and write
  *   process ended (pidfd)     its references drop, its blocks are quarantined; a child may still map the pool
  *   lock byte free            no descriptor and no mapping of the pool that came from this session is left:
- *                             its blocks are freed
+ *                             its blocks are freed, and the byte is another session's to have
  *
  * The three are asked for at the end itself, when the pidfd is ready, and at every poll (proofs.h says when
  * less often), the last one by the worker (lock_queue.h); no timeout ever stands for one of them. What a CUDA
- * device needs beyond them stands in device_proof.h. A client
+ * device needs beyond them, and what takes the place of the first two there, stands in device_proof.h. A client
  * that unmaps before it closes is proved gone at its end of file.
  */
 #include <errno.h>
@@ -111,13 +111,13 @@ void kvd_session_peer_ended(struct kvd_session *session)
 	session->server->busy = true;
 }
 
-/* Its engine's blocks wait for the proof. */
+/* Its engine's blocks wait for the proof, or its lock byte for those whose it still is. */
 static bool proof_awaited(const struct kvd_session *session)
 {
 	const struct kvd_attachment *attachment = session->attachment;
 
 	return session->state == KVD_SESSION_ENDING && attachment &&
-	       attachment->engine->state != KVD_ENGINE_GONE;
+	       (attachment->engine->state != KVD_ENGINE_GONE || !attachment->lock_free);
 }
 
 void kvd_session_next_proofs(struct kvd_server *server)
@@ -155,13 +155,17 @@ static void look_for_death(struct kvd_session *session)
 	attachment->died_us = kvd_now_us();
 }
 
-/* Whatever was launched has ended: what it has completed counts, and nothing else is awaited. */
+/* Whatever was launched has ended: what it has completed counts, and its blocks wait for nothing else. */
 static void look_for_word(struct kvd_session *session)
 {
-	if (!kvd_device_drained(session))
+	struct kvd_attachment *attachment = session->attachment;
+
+	if (attachment->engine->state == KVD_ENGINE_GONE || !kvd_device_drained(session))
 		return;
-	kvd_attachment_latch(session->attachment, true);
-	kvd_engine_prove_gone(session->attachment->engine);
+	kvd_attachment_latch(attachment, true);
+	kvd_engine_prove_gone(attachment->engine);
+	kvd_importers_remove(&session->server->importers, attachment->importer);
+	attachment->importer = -1;
 }
 
 static void ask_for_proof(struct kvd_session *session)
@@ -187,6 +191,15 @@ static void look_for_proof(struct kvd_session *session)
 		ask_for_proof(session);
 }
 
+static void found_free(struct kvd_session *session)
+{
+	struct kvd_attachment *attachment = session->attachment;
+
+	attachment->lock_free = true;
+	if (attachment->engine->state != KVD_ENGINE_GONE && kvd_device_proves_gone(session, kvd_now_us()))
+		kvd_engine_prove_gone(attachment->engine);
+}
+
 /*
  * An attachment is not destroyed while its job is queued, but by the daemon's end. An answer that came too early
  * is no harm: what is gone stays gone, and what was not will be asked about again.
@@ -197,8 +210,8 @@ void kvd_session_lock_told(struct kvd_lock_job *job)
 
 	if (session->state != KVD_SESSION_ENDING)
 		return;
-	if (job->kind == KVD_LOCK_PROOF && job->result == 1 && kvd_device_proves_gone(session, kvd_now_us()))
-		kvd_engine_prove_gone(session->attachment->engine);
+	if (job->kind == KVD_LOCK_PROOF && job->result == 1)
+		found_free(session);
 	else if (job->kind == KVD_LOCK_MAKE)
 		close_pool_fd(session->attachment);
 }
@@ -237,6 +250,15 @@ static bool progress_frozen(struct kvd_attachment *attachment)
 	return !kvd_engine_progress(attachment->engine, KVD_STRETCH_BLOCKS);
 }
 
+/*
+ * A child may have the descriptors of a session whose word proved it gone: the next one with that byte could not be proved gone before the
+ * child ends. What the queue of the locks has is the attachment's; when it is told there is another turn.
+ */
+static bool lock_byte_is_back(const struct kvd_attachment *attachment)
+{
+	return attachment->lock_free && !attachment->lock.queued;
+}
+
 bool kvd_session_teardown(struct kvd_session *session)
 {
 	struct kvd_engine *engine;
@@ -256,8 +278,8 @@ bool kvd_session_teardown(struct kvd_session *session)
 		kvd_attachment_poison(session->attachment);
 	if (more)
 		return true;
-	/* What the queue of the locks has is the attachment's; when it is told there is another turn. */
-	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine) && !session->attachment->lock.queued)
+	if (engine->state == KVD_ENGINE_GONE && kvd_engine_empty(engine) &&
+	    lock_byte_is_back(session->attachment))
 		finish(session);
 	return false;
 }
@@ -298,7 +320,8 @@ void kvd_session_waits_for(const struct kvd_session *session, char *out, size_t 
 	if (attachment->engine->state == KVD_ENGINE_FROZEN)
 		snprintf(out, capacity, "process %d to end, or to unmap pool '%s'", (int)session->peer.pid,
 			 attachment->pool->config->name);
-	else if (attachment->engine->state == KVD_ENGINE_DEAD)
+	else if (attachment->engine->state == KVD_ENGINE_DEAD ||
+		 (kvd_engine_empty(attachment->engine) && !attachment->lock_free))
 		kvd_device_waits_for(session, out, capacity);
 	else
 		snprintf(out, capacity, "its blocks to be freed");

@@ -280,9 +280,37 @@ static void what_was_completed_before_the_word_is_kept(void **state)
 	OK(cuStreamWriteValue64, stream, served_word(&engine, 0), 1, KVW_CUDA_WRITE_DEFAULT);
 	served_unmap(&engine);
 	served_say_drained(&engine);
+	close(engine.raw->fds[KVT_POOL]);
+	engine.raw->fds[KVT_POOL] = -1;
 	kvt_wait_gone(admin, session);
 	assert_int_equal(kvt_pool_state(admin).cached, 4);
 	kvt_raw_close(engine.raw);
+	kvt_raw_close(admin);
+	served_stop(daemon);
+}
+
+/*
+ * Guards lock_byte_is_back(): the next engine with the byte of one whose child holds the descriptor could not be proved gone before that child
+ * ends. The blocks are free at the word.
+ */
+static void a_child_with_the_descriptor_keeps_the_lock_byte(void **state)
+{
+	struct kvt_daemon *daemon = served_start("ipc", "0");
+	struct kvt_raw *admin = kvt_raw_hello(daemon);
+	struct served_engine engine = served_attach(daemon);
+	uint64_t session = engine.raw->session;
+	uint64_t before = kvt_pool_state(admin).free;
+	int of_child = dup(engine.raw->fds[KVT_POOL]);
+
+	(void)state;
+	assert_true(of_child >= 0);
+	assert_int_equal(kvt_open(engine.raw, 0, 3, 4, 4).granted, 4);
+	assert_in_range(kvt_pool_state(admin).free, 0, before - 4);
+	served_detach(&engine);
+	kvt_wait_state(admin, session, "children of process");
+	assert_in_range(kvt_pool_state(admin).free, before, before + 1);
+	close(of_child);
+	kvt_wait_gone(admin, session);
 	kvt_raw_close(admin);
 	served_stop(daemon);
 }
@@ -338,6 +366,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_with_the_descriptors_keeps_the_blocks),
 		cmocka_unit_test(an_engine_that_lives_must_say_that_it_is_done),
 		cmocka_unit_test(what_was_completed_before_the_word_is_kept),
+		cmocka_unit_test(a_child_with_the_descriptor_keeps_the_lock_byte),
 		cmocka_unit_test(an_attach_that_was_not_finished_keeps_no_place),
 		cmocka_unit_test(a_large_pool_comes_in_several_messages),
 	};
