@@ -363,6 +363,34 @@ static void writers_come_and_go(void **state)
 	strike_scene(&scene);
 }
 
+/* Each call of the driver that learning of a writer takes fails once: the open holds, nothing is left over, and the next one learns. */
+static void no_failed_call_of_an_open_leaves_anything(void **state)
+{
+	struct scene scene;
+	uint32_t n = 0;
+	int64_t had;
+
+	(void)state;
+	raise_scene(&scene, "ipc", CAN_NOT_SEE);
+	share_engine_stop(&scene.reader);
+	scene.reader = attached(scene.daemon, CAN_WAIT, 0);
+	had = kvt_cuda_live(scene.reader.pid, NULL, 0);
+	while (kvt_cuda_live(scene.reader.pid, NULL, 0) == had) {
+		kvt_cuda_fail_in(scene.reader.pid, NULL, ++n, KVW_CUDA_OUT_OF_MEMORY);
+		assert_int_equal(ASK(scene.reader, .what = SHARE_OPEN, .number = TOKENS + 1, .value = FIRST,
+				     .flags = KVP_OPEN_COMING),
+				 TOKENS);
+		kvt_cuda_fail_in(scene.reader.pid, NULL, 0, 0);
+		ASK(scene.reader, .what = SHARE_CLOSE);
+	}
+	assert_true(n > 3);
+	assert_int_equal(kvt_cuda_live(scene.reader.pid, NULL, 0), had + 1);
+	ASK(scene.writer, .what = SHARE_PASS);
+	/* Its context, its stream. */
+	assert_int_equal(ASK(scene.reader, .what = SHARE_LEAVE), 2);
+	strike_scene(&scene);
+}
+
 static bool goes_on(uint64_t word_value, uint64_t step)
 {
 	struct kvw_cuda_stream *waiting;
@@ -409,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_owes_an_end_does_not_wait_for_others),
 		cmocka_unit_test(an_open_during_a_capture_learns_its_writer),
 		cmocka_unit_test(writers_come_and_go),
+		cmocka_unit_test(no_failed_call_of_an_open_leaves_anything),
 		cmocka_unit_test(only_the_plain_poison_ends_every_wait),
 	};
 
