@@ -296,6 +296,90 @@ static void coming_blocks_become_ready_or_lost(void **state)
 	fixture_close(fixture);
 }
 
+/* A sequence whose second block is still written, when it is opened. */
+static struct kvp_seq *open_coming(struct fixture *fixture, uint32_t base, int32_t *out_second)
+{
+	uint32_t tokens[9];
+	const struct kvp_open_request request = {
+		.size = sizeof(request), .tokens = tokens, .token_count = 9, .flags = KVP_OPEN_COMING};
+	uint8_t hashes[2][KVW_SHA256_BYTES];
+	struct kvp_seq *seq = NULL;
+	int result;
+	uint32_t i;
+
+	for (i = 0; i < 9; i++)
+		tokens[i] = base + i;
+	fixture_hash(base, 2, hashes);
+	fake_add_foreign(fixture->fake, hashes[0], true);
+	*out_second = fake_add_foreign(fixture->fake, hashes[1], false);
+	assert_ok(kvp_open(fixture->client, &request, 1, WAIT_MS, &result, &seq));
+	assert_int_equal(fixture_info(seq).cached_tokens, 8);
+	return seq;
+}
+
+/* Guards kvc_coming_settle() in kvc_settle_check(), and kvc_coming_look() in kvc_stage_check(). */
+static void what_was_computed_from_a_lost_block_is_no_outcome(void **state)
+{
+	struct fixture *fixture = fixture_open(&lease_of_8, NULL);
+	int32_t lost, found;
+	struct kvp_seq *poor = open_coming(fixture, 100, &lost);
+	struct kvp_seq *lucky = open_coming(fixture, 500, &found);
+
+	(void)state;
+	/* Both read what is not there yet, as a stream does that waits for it. */
+	assert_ok(kvp_seq_stage(poor, 1, 0, 1));
+	assert_ok(kvp_seq_stage(lucky, 1, 0, 1));
+	fake_finish_foreign(fixture->fake, lost, false);
+	fake_finish_foreign(fixture->fake, found, true);
+	kvp_step_done(fixture->client, 0, 1);
+	assert_error(kvp_seq_settle(poor, 1, NULL, 1, 0, 1), KVP_ELOST);
+	assert_error(kvp_seq_settle(poor, 1, NULL, 1, 0, 1), KVP_ELOST);
+	assert_int_equal(fixture_info(poor).settled, 8);
+	assert_ok(kvp_seq_reserve(poor, 1));
+	assert_error(kvp_seq_stage(poor, 1, 0, 2), KVP_ELOST);
+	assert_ok(kvp_seq_settle(lucky, 1, NULL, 1, 0, 1));
+	assert_int_equal(fixture_info(lucky).settled, 9);
+	/* What was complete once stays so: nobody asks again. */
+	fake_finish_foreign(fixture->fake, found, false);
+	assert_int_equal(kvp_seq_ready(lucky), 1);
+	assert_ok(kvp_seq_close(poor));
+	assert_ok(kvp_seq_close(lucky));
+	fixture_close(fixture);
+}
+
+/* Guards that gather_ones() leaves a coming sequence to the whole of the checks. */
+static void a_batch_with_a_lost_block_settles_without_that_sequence(void **state)
+{
+	struct fixture *fixture = fixture_open(&lease_of_8, NULL);
+	struct kvp_batch_view view = {.size = sizeof(view)};
+	const uint32_t tokens[2] = {7, 8};
+	struct kvp_batch *batch;
+	struct kvp_seq *seqs[2];
+	int32_t lost;
+
+	(void)state;
+	seqs[0] = fixture_seq(fixture, 900, 3, 0, 8);
+	fixture_advance(fixture, seqs[0], 900, 3);
+	seqs[1] = open_coming(fixture, 100, &lost);
+	assert_ok(kvp_batch_create(fixture->client, NULL, &batch));
+	assert_ok(kvp_batch_set(batch, seqs, 2));
+	assert_ok(kvp_batch_begin(batch, NULL, 1, 1, &view));
+	fake_finish_foreign(fixture->fake, lost, false);
+	kvp_step_done(fixture->client, 1, 1);
+	assert_error(kvp_batch_settle(batch, NULL, tokens, 1, 1), KVP_ELOST);
+	assert_int_equal(fixture_info(seqs[0]).settled, 3);
+	assert_error(kvp_batch_begin(batch, NULL, 1, 2, &view), KVP_ELOST);
+	assert_int_equal(fixture_info(seqs[0]).staged, 4);
+	assert_int_equal(kvp_seq_ready(seqs[0]), 1);
+	assert_error(kvp_seq_ready(seqs[1]), KVP_ELOST);
+	assert_ok(kvp_seq_close(seqs[1]));
+	assert_ok(kvp_batch_set(batch, seqs, 1));
+	assert_ok(kvp_batch_settle(batch, NULL, tokens, 1, 1));
+	assert_int_equal(fixture_info(seqs[0]).settled, 4);
+	assert_ok(kvp_seq_close(seqs[0]));
+	fixture_close(fixture);
+}
+
 /* ------------------------------------------------------------------ truncate, fork, stop */
 
 static void truncate_above_the_published_part_gives_blocks_up(void **state)
@@ -636,6 +720,8 @@ int main(void)
 		cmocka_unit_test(entries_stay_while_a_launched_step_reads_them),
 		cmocka_unit_test(a_row_keeps_its_own_copy_when_the_canonical_writer_dies),
 		cmocka_unit_test(coming_blocks_become_ready_or_lost),
+		cmocka_unit_test(what_was_computed_from_a_lost_block_is_no_outcome),
+		cmocka_unit_test(a_batch_with_a_lost_block_settles_without_that_sequence),
 		cmocka_unit_test(truncate_above_the_published_part_gives_blocks_up),
 		cmocka_unit_test(truncate_through_a_published_block_starts_again_at_its_beginning),
 		cmocka_unit_test(truncate_takes_the_fresh_block_from_what_it_cuts),
