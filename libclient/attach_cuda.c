@@ -54,6 +54,8 @@ int kvc_device_bind(struct kvp_client *client, const int *chunk_fds)
 		return 0;
 	ret = map_pool(client, chunk_fds);
 	if (!ret)
+		ret = kvc_cuda_load(cuda);
+	if (!ret)
 		ret = kvc_cuda_enter(cuda, &pushed);
 	if (ret)
 		return ret;
@@ -63,6 +65,16 @@ int kvc_device_bind(struct kvp_client *client, const int *chunk_fds)
 	return ret;
 }
 
+/*
+ * Before the attach has ended nothing of ours could be launched, and the context's streams are the engine's own: an attach that failed waits for
+ * none of them. (The driver may, where something was mapped already: unmapping can wait for the whole context.)
+ */
+static bool is_quiet(const struct kvp_client *client)
+{
+	return !atomic_load_explicit(&client->attached, memory_order_acquire) ||
+	       !kvc_cuda_quiet(client->cuda);
+}
+
 void kvc_device_close(struct kvp_client *client, const struct kvc_engine *engine, bool forked)
 {
 	struct kvw_channel_header *channel = client->maps[KVC_MAP_CHANNEL].memory;
@@ -70,7 +82,7 @@ void kvc_device_close(struct kvp_client *client, const struct kvc_engine *engine
 
 	if (!client->cuda)
 		return;
-	quiet = !forked && !kvc_cuda_quiet(client->cuda);
+	quiet = !forked && is_quiet(client);
 	kvc_peers_close(client->cuda, forked);
 	kvc_cuda_close(client->cuda);
 	client->cuda = NULL;

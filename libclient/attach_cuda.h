@@ -14,7 +14,7 @@ int kvc_device_open(struct kvp_client *client, const struct kvc_plan *plan);
 /* When the segments are mapped: maps the pool, of these descriptors where it is shared so; pins what streams write. */
 int kvc_device_bind(struct kvp_client *client, const int *chunk_fds);
 /*
- * Waits for the context's work, unmaps and unpins; then tells the daemon that nothing of ours can touch the pool any more. `engine` may be NULL.
+ * Waits for the context's work, where the attach had come to its end; unmaps and unpins; then tells the daemon that nothing of ours can touch the pool any more. `engine` may be NULL.
  * In a forked child nothing but memory is given back.
  */
 void kvc_device_close(struct kvp_client *client, const struct kvc_engine *engine, bool forked);

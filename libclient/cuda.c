@@ -212,7 +212,7 @@ static int ask_peers(struct kvc_cuda *cuda)
 }
 
 /* Without nvcc there are none: what needs them says so. */
-static int load_kernels(struct kvc_cuda *cuda)
+int kvc_cuda_load(struct kvc_cuda *cuda)
 {
 	size_t bytes;
 	const void *image = kvk_cuda_image(&bytes);
@@ -246,8 +246,6 @@ int kvc_cuda_open(const struct kvc_cuda_choice *choice, struct kvc_cuda **out)
 		ret = ask_words(cuda);
 	if (!ret)
 		ret = ask_peers(cuda);
-	if (!ret)
-		ret = load_kernels(cuda);
 	if (ret) {
 		kvc_cuda_close(cuda);
 		return ret;

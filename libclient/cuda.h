@@ -54,6 +54,8 @@ struct kvc_cuda_choice {
 
 /* Loads driver and kernels. -ENODEV with a sentence when the context is another device's than the pool. */
 int kvc_cuda_open(const struct kvc_cuda_choice *choice, struct kvc_cuda **out);
+/* The kernels, when the attach is certain: the driver may wait for all of the context's work before it gives them up again. */
+int kvc_cuda_load(struct kvc_cuda *cuda);
 /* Unmaps, unpins, unloads; nothing may be queued any more. NULL is fine, and so is a forked child. */
 void kvc_cuda_close(struct kvc_cuda *cuda);
 

@@ -23,7 +23,7 @@
 
 static const char *const ways[] = {"ipc", "fd"};
 
-static struct kvt_daemon *start(const char *way)
+static struct kvt_daemon *start_with(const char *way, const char *option)
 {
 	char share[64];
 	const char *const options[] = {"--set=pool.p.blocks=12",
@@ -33,10 +33,16 @@ static struct kvt_daemon *start(const char *way)
 				       "--set=pool.p.device_grace_ms=50",
 				       share,
 				       "--poll-ms=1",
+				       option,
 				       NULL};
 
 	snprintf(share, sizeof(share), "--set=pool.p.share=%s", way);
 	return kvt_daemon_start(options);
+}
+
+static struct kvt_daemon *start(const char *way)
+{
+	return start_with(way, NULL);
 }
 
 static uint64_t ask(const struct share_engine *engine, struct share_order order)
@@ -227,6 +233,30 @@ static void no_failed_call_of_an_attach_leaves_anything(void **state)
 	}
 }
 
+/*
+ * Guards is_quiet() in attach_cuda.c, and that the kernels are loaded last: the driver's unload waits for all work of the context. What the
+ * engine's own streams do is not ours to wait for when the daemon has refused.
+ */
+static void a_refused_attach_waits_for_no_stream(void **state)
+{
+	(void)state;
+	for (uint32_t way = 0; way < 2; way++) {
+		struct kvt_daemon *daemon = start_with(ways[way], "--set=pool.p.max_engines=1");
+		struct share_engine first = attached(daemon);
+		struct share_engine second = share_engine_start(daemon);
+
+		ASK(second, .what = SHARE_GATE);
+		assert_int_equal(ANSWER(second, .what = SHARE_ATTACH).ret, -KVP_ELIMIT);
+		assert_int_equal(kvt_cuda_calls(second.pid, "cuCtxSynchronize"), 0);
+		ASK(second, .what = SHARE_PASS);
+		/* Its context, its stream, and the page of its gate. */
+		assert_int_equal(ASK(second, .what = SHARE_LEAVE), 3);
+		share_engine_stop(&second);
+		share_engine_stop(&first);
+		kvt_daemon_stop(daemon);
+	}
+}
+
 static bool says_gone(void *arg)
 {
 	return ANSWER(*(struct share_engine *)arg, .what = SHARE_CHECK).ret == -KVP_EDAEMON;
@@ -260,6 +290,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_killed_writers_block_is_lost),
 		cmocka_unit_test(attach_maps_with_one_access_and_refuses_another_device),
 		cmocka_unit_test(no_failed_call_of_an_attach_leaves_anything),
+		cmocka_unit_test(a_refused_attach_waits_for_no_stream),
 		cmocka_unit_test(a_dead_daemons_allocation_is_let_go_of),
 	};
 
