@@ -59,27 +59,56 @@ static void judge_config(struct kvd_report *report)
 		judge_pool(report, &config->pools[i]);
 }
 
-static uint64_t descriptors_needed(const struct kvd_config *config)
+static bool has_pieces(const struct kvd_pool_config *pool)
 {
-	uint64_t need = (uint64_t)config->max_sessions * KVD_SESSION_DESCRIPTORS + KVD_OWN_DESCRIPTORS;
+	return kvd_pool_config_is_cuda(pool) && pool->share != KVD_SHARE_IPC;
+}
+
+static uint64_t descriptors_open(const struct kvd_config *config)
+{
+	uint64_t count = (uint64_t)config->max_sessions * KVD_SESSION_DESCRIPTORS + KVD_OWN_DESCRIPTORS;
 
 	for (uint32_t i = 0; i < config->pool_count; i++) {
-		need += (uint64_t)config->pools[i].max_engines * KVD_ENGINE_DESCRIPTORS;
-		need += kvd_pool_config_is_cuda(&config->pools[i]) ? KVW_MAX_CHUNKS : 0;
+		count += (uint64_t)config->pools[i].max_engines * KVD_ENGINE_DESCRIPTORS;
+		count += has_pieces(&config->pools[i]) ? KVW_MAX_CHUNKS : 0;
 	}
-	return need;
+	return count;
+}
+
+/*
+ * Sent and not read yet, of every session one message: the kernel holds their number against the same limit, apart from the open ones, and then
+ * refuses to send to anybody. Without pieces of device memory a session's are fewer than those it has open.
+ */
+static uint64_t descriptors_unread(const struct kvd_config *config)
+{
+	for (uint32_t i = 0; i < config->pool_count; i++) {
+		if (has_pieces(&config->pools[i]))
+			return (uint64_t)config->max_sessions * KVW_MAX_FDS_PER_MESSAGE;
+	}
+	return 0;
+}
+
+/* The limit must be at least that: for which of the two, *out_what says. */
+static uint64_t descriptors_needed(const struct kvd_config *config, const char **out_what)
+{
+	uint64_t open = descriptors_open(config);
+	uint64_t unread = descriptors_unread(config);
+
+	*out_what = unread > open ? " sent and not read yet" : "";
+	return unread > open ? unread : open;
 }
 
 static void judge_descriptors(struct kvd_report *report)
 {
 	const struct rlimit *limit = &report->facts->descriptors;
-	uint64_t need = descriptors_needed(report->config);
+	const char *what;
+	uint64_t need = descriptors_needed(report->config, &what);
 	char change[160];
 
 	if (limit->rlim_max >= need) {
 		kvd_report_line(report, KVD_VERDICT_OK, "descriptors", NULL,
-				"max_sessions = %u and max_engines take up to %llu, the hard limit is %llu",
-				report->config->max_sessions, (unsigned long long)need,
+				"max_sessions = %u and max_engines take up to %llu%s, the hard limit is %llu",
+				report->config->max_sessions, (unsigned long long)need, what,
 				(unsigned long long)limit->rlim_max);
 		return;
 	}
@@ -87,8 +116,8 @@ static void judge_descriptors(struct kvd_report *report)
 		 "LimitNOFILE=%llu in kvpoold.service (or ulimit -Hn), or lower max_sessions or max_engines",
 		 (unsigned long long)need);
 	kvd_report_line(report, KVD_VERDICT_FAIL, "descriptors", change,
-			"max_sessions = %u and max_engines take up to %llu, above the hard limit of %llu",
-			report->config->max_sessions, (unsigned long long)need,
+			"max_sessions = %u and max_engines take up to %llu%s, above the hard limit of %llu",
+			report->config->max_sessions, (unsigned long long)need, what,
 			(unsigned long long)limit->rlim_max);
 }
 
@@ -180,14 +209,15 @@ int kvd_preflight(const struct kvd_config *config, FILE *out)
 	return ret;
 }
 
-static void raise_limit(const struct kvd_config *config, struct rlimit *limit, uint64_t need)
+static void raise_limit(const struct kvd_config *config, struct rlimit *limit, uint64_t need,
+			const char *what)
 {
 	if (limit->rlim_max < need)
-		kvd_log_warning("max_sessions = %u and max_engines take up to %llu descriptors, above the "
+		kvd_log_warning("max_sessions = %u and max_engines take up to %llu descriptors%s, above the "
 				"hard limit of "
 				"%llu; lower them or "
 				"raise LimitNOFILE",
-				config->max_sessions, (unsigned long long)need,
+				config->max_sessions, (unsigned long long)need, what,
 				(unsigned long long)limit->rlim_max);
 	limit->rlim_cur = limit->rlim_max < need ? limit->rlim_max : need;
 	if (setrlimit(RLIMIT_NOFILE, limit) < 0)
@@ -211,12 +241,14 @@ static void make_table(uint64_t count)
 
 void kvd_preflight_raise_descriptors(const struct kvd_config *config)
 {
-	uint64_t need = descriptors_needed(config);
+	const char *what;
+	uint64_t need = descriptors_needed(config, &what);
+	uint64_t open = descriptors_open(config);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;
 	if (limit.rlim_cur < need)
-		raise_limit(config, &limit, need);
-	make_table(limit.rlim_cur < need ? limit.rlim_cur : need);
+		raise_limit(config, &limit, need, what);
+	make_table(limit.rlim_cur < open ? limit.rlim_cur : open);
 }

@@ -203,6 +203,25 @@ static void too_few_descriptors_fail(void **state)
 	assert_int_equal(verdict.failures, 0);
 }
 
+/* Guards descriptors_unread(): 256 sessions that don't read have 64 each under way. */
+static void descriptors_of_a_device_that_nobody_reads_are_counted(void **state)
+{
+	struct kvd_facts facts = plenty();
+	struct verdict verdict;
+
+	(void)state;
+	facts.descriptors.rlim_max = 16383;
+	verdict = judge_with(&facts, "--set=pool.main.devices=cuda:0", NULL);
+	assert_int_equal(verdict.failures, 1);
+	assert_line(&verdict, "FAIL  descriptors: ",
+		    "take up to 16384 sent and not read yet, above the hard limit of 16383",
+		    "LimitNOFILE=16384");
+	/* One handle and no descriptors of it. */
+	verdict = judge_with(&facts, "--set=pool.main.devices=cuda:0", "--set=pool.main.share=ipc");
+	assert_int_equal(verdict.failures, 0);
+	assert_line(&verdict, "ok    descriptors: ", "take up to 3776, ", NULL);
+}
+
 static void a_file_size_limit_fails(void **state)
 {
 	struct kvd_facts facts = plenty();
@@ -403,6 +422,7 @@ int main(void)
 		cmocka_unit_test(missing_huge_pages_fail_only_when_they_must_be),
 		cmocka_unit_test(missing_transparent_huge_pages_fail_only_when_they_must_be),
 		cmocka_unit_test(too_few_descriptors_fail),
+		cmocka_unit_test(descriptors_of_a_device_that_nobody_reads_are_counted),
 		cmocka_unit_test(a_file_size_limit_fails),
 		cmocka_unit_test(a_refused_io_uring_fails_only_when_asked_for),
 		cmocka_unit_test(what_proves_a_clients_end_is_named),
