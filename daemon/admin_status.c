@@ -96,6 +96,14 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 	if (kvd_log_writer_lost())
 		add(out, "%" PRIu64 " lines of the log were lost: standard error does not take them",
 		    kvd_log_writer_lost());
+	if (server->importers.unrecorded)
+		add(out,
+		    "%" PRIu32
+		    " engine%s map%s device memory without a record in '%s': a later daemon will not name "
+		    "%s while it waits for room",
+		    server->importers.unrecorded, server->importers.unrecorded == 1 ? "" : "s",
+		    server->importers.unrecorded == 1 ? "s" : "", server->importers.path,
+		    server->importers.unrecorded == 1 ? "it" : "them");
 	for (i = 0; i < server->config->pool_count; i++) {
 		const struct kvd_served_pool *pool = &server->pools[i];
 

@@ -57,7 +57,7 @@ struct kvd_attachment {
 	bool lock_free;           /* its lock byte was found free: no descriptor that it was given is left */
 	uint64_t died_us;         /* when its process's end was seen */
 	uint32_t namespace_id;
-	int32_t importer; /* of a CUDA pool; -1 */
+	int32_t importer; /* of a CUDA pool: what kvd_importers_add() gave */
 	struct kvd_lease_marks lease;
 	struct kvd_attach_memory *memory;
 	int doorbell; /* -1: closed */

@@ -18,6 +18,8 @@
 #define FILE_BYTES (KVW_MAX_SESSIONS * sizeof(struct kvd_importer))
 /* Of /proc/N/stat, counted from the state behind the name in parentheses. */
 #define START_TIME_FIELD 19
+/* Processes that an attach looks at: each costs about 10 us of the loop. */
+#define MAX_LOOKS 8u
 
 /* Ticks since boot; 0: there is no such process, or it has ended and was not reaped. */
 static uint64_t start_time(pid_t pid)
@@ -125,6 +127,8 @@ int kvd_importers_open(const char *socket_path, struct kvd_importers *out)
 			      importers.path, strerror(-ret));
 		if (importers.records)
 			munmap(importers.records, FILE_BYTES);
+		importers.records = NULL;
+		*out = importers;
 		return ret;
 	}
 	*out = importers;
@@ -146,28 +150,74 @@ void kvd_importers_close(struct kvd_importers *importers)
 	memset(importers, 0, sizeof(*importers));
 }
 
-int32_t kvd_importers_add(struct kvd_importers *importers, pid_t pid, uint64_t bytes, const char *pool)
+/*
+ * A place that nobody needs, or -1. While places are free that costs no system call; after that a few looks at processes of earlier daemons, so
+ * that the loop isn't held up, which go on behind them the next time.
+ */
+static int32_t find_place(struct kvd_importers *importers)
 {
-	uint64_t started = importers->records ? start_time(pid) : 0;
+	uint32_t looks = 0;
+	uint32_t i;
 
-	for (uint32_t i = 0; started && i < KVW_MAX_SESSIONS; i++) {
-		struct kvd_importer *record = &importers->records[i];
+	for (i = 0; i < KVW_MAX_SESSIONS; i++) {
+		if (!importers->records[i].start_time)
+			return (int32_t)i;
+	}
+	for (i = 0; i < KVW_MAX_SESSIONS && looks < MAX_LOOKS; i++) {
+		uint32_t at = importers->next_old++ % KVW_MAX_SESSIONS;
 
-		if (record->start_time)
+		if (importers->ours[at])
 			continue;
-		record->pid = pid;
-		record->bytes = bytes;
-		snprintf(record->pool, sizeof(record->pool), "%s", pool);
-		__atomic_store_n(&record->start_time, started, __ATOMIC_RELEASE);
-		return (int32_t)i;
+		looks++;
+		if (!lives(&importers->records[at]))
+			return (int32_t)at;
 	}
 	return -1;
 }
 
+static int32_t go_unrecorded(struct kvd_importers *importers, pid_t pid, const char *pool)
+{
+	if (!importers->unrecorded++)
+		kvd_log_warning("pool '%s': process %d maps it and gets no record in '%s': %s; a daemon that "
+				"starts after this one will not name it while it waits for room: end engines "
+				"that are not needed",
+				pool, (int)pid, importers->path,
+				!importers->records ? "there is no such file"
+				: pid <= 0          ? "its number is not known here"
+						    : "all records are in use");
+	return KVD_IMPORTER_UNRECORDED;
+}
+
+int32_t kvd_importers_add(struct kvd_importers *importers, pid_t pid, uint64_t bytes, const char *pool)
+{
+	uint64_t started = pid > 0 ? start_time(pid) : 0;
+	struct kvd_importer *record;
+	int32_t place;
+
+	if (pid > 0 && !started)
+		return KVD_IMPORTER_NONE;
+	place = started && importers->records ? find_place(importers) : -1;
+	if (place < 0)
+		return go_unrecorded(importers, pid, pool);
+	record = &importers->records[place];
+	record->start_time = 0;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	record->pid = pid;
+	record->bytes = bytes;
+	snprintf(record->pool, sizeof(record->pool), "%s", pool);
+	__atomic_store_n(&record->start_time, started, __ATOMIC_RELEASE);
+	importers->ours[place] = true;
+	return place;
+}
+
 void kvd_importers_remove(struct kvd_importers *importers, int32_t record)
 {
-	if (record >= 0 && importers->records && !importers->ending)
-		importers->records[record].start_time = 0;
+	if (record == KVD_IMPORTER_UNRECORDED)
+		importers->unrecorded--;
+	if (record < 0 || importers->ending)
+		return;
+	importers->records[record].start_time = 0;
+	importers->ours[record] = false;
 }
 
 uint32_t kvd_importers_left(const struct kvd_importers *importers, uint64_t *out_bytes, char *text,

@@ -30,17 +30,27 @@ struct kvd_importers {
 	char path[128];
 	struct kvd_importer *old; /* of earlier daemons, alive when this one began; not changed after that */
 	uint32_t old_count;
-	bool ending; /* the daemon does: nothing is removed any more */
+	bool ours[KVW_MAX_SESSIONS]; /* which records are this daemon's own sessions' */
+	uint32_t next_old;           /* where the next look for a dead one's record begins */
+	uint32_t unrecorded;         /* sessions that map and have no record: health says so */
+	bool ending;                 /* the daemon does: nothing is removed any more */
 };
 
-/* Reads what an earlier daemon left at this socket. Logs what fails; a zeroed struct then serves too. */
+/* In place of a record's number. */
+#define KVD_IMPORTER_NONE (-1)       /* there is nothing to remember */
+#define KVD_IMPORTER_UNRECORDED (-2) /* there is, and no record could be had */
+
+/* Reads what an earlier daemon left at this socket. Logs what fails; *out then serves all the same, without records. */
 int kvd_importers_open(const char *socket_path, struct kvd_importers *out);
 /* When the workers have stopped. Records stay for the next daemon where their processes live. */
 void kvd_importers_close(struct kvd_importers *importers);
 
-/* The record's number, or -1: none is free, or the process has ended. */
+/*
+ * The record's number; KVD_IMPORTER_NONE: the process has ended. One of an earlier daemon's is taken over when its process has. UNRECORDED, with
+ * a line in the log: all are in use, there is no file, or the process can't be named from here.
+ */
 int32_t kvd_importers_add(struct kvd_importers *importers, pid_t pid, uint64_t bytes, const char *pool);
-/* -1 is a no-op. */
+/* What kvd_importers_add() gave, once. */
 void kvd_importers_remove(struct kvd_importers *importers, int32_t record);
 
 /*

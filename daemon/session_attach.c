@@ -118,7 +118,7 @@ static int create(struct kvd_session *session, const struct kvd_attach_plan *pla
 	if (!attachment)
 		return -ENOMEM;
 	attachment->pool = plan->pool;
-	attachment->importer = -1;
+	attachment->importer = KVD_IMPORTER_NONE;
 	attachment->lease = plan->lease;
 	attachment->memory = session->attach_memory;
 	attachment->lock = (struct kvd_lock_job){.fd = -1, .told = kvd_session_lock_told, .arg = session};
