@@ -63,16 +63,14 @@ static uint64_t worker_stuck_ms(const struct kvd_server *server, uint64_t busy_m
 	return stuck_ms;
 }
 
-static void describe_populating(const struct kvd_server *server, const struct kvd_served_pool *pool,
-				struct text *out)
+/* What the worker last found is said: a look of our own at each process would hold up the loop. */
+static void describe_populating(const struct kvd_served_pool *pool, struct text *out)
 {
-	char left[200];
-	uint64_t bytes;
-
-	if (kvd_pool_config_is_cuda(pool->config) &&
-	    kvd_importers_left(&server->importers, &bytes, left, sizeof(left)))
-		add(out, "pool '%s' is being populated; of an earlier daemon's engines still live: %s",
-		    pool->config->name, left);
+	if (pool->room.left.count)
+		add(out,
+		    "pool '%s' waits for room on its device; of an earlier daemon's engines still live: "
+		    "%.200s",
+		    pool->config->name, pool->room.left.text);
 	else
 		add(out, "pool '%s' is being populated", pool->config->name);
 }
@@ -111,7 +109,7 @@ static void describe_health(const struct kvd_server *server, uint64_t busy_ms, c
 			add(out, "pool '%s' %s", pool->config->name,
 			    pool->lost ? "has lost its device" : "is switched off");
 		else if (!pool->ready)
-			describe_populating(server, pool, out);
+			describe_populating(pool, out);
 	}
 	if (!out->used)
 		add(out, "ok");

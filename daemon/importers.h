@@ -53,9 +53,16 @@ int32_t kvd_importers_add(struct kvd_importers *importers, pid_t pid, uint64_t b
 /* What kvd_importers_add() gave, once. */
 void kvd_importers_remove(struct kvd_importers *importers, int32_t record);
 
+/* What kvd_importers_left() found, to be kept. */
+struct kvd_importers_left {
+	uint32_t count;
+	uint64_t bytes;
+	char text[400];
+};
+
 /*
  * Of earlier daemons' processes, those that still live: how many, their bytes, and "process 12 (9.1 MiB of
- * pool 'p'), .." in `text`. Any thread.
+ * pool 'p'), .." in `text`. Any thread; reads /proc of each, so not the loop's.
  */
 uint32_t kvd_importers_left(const struct kvd_importers *importers, uint64_t *out_bytes, char *text,
 			    size_t capacity);

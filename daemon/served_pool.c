@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening, populating and closing a pool; its lock bytes and its session table.
+ * Opening and closing a pool; its lock bytes and its session table. (Populating: populate.c.)
  */
 #include "served_pool.h"
 
@@ -9,21 +9,16 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include <xxhash.h>
 
 #include <kvpool/error.h>
 
 #include "log.h"
-#include "machine.h"
 #include "turn.h"
 
-#define REPORT_EVERY_US 2000000u
 #define LOOK_EVERY_US 1000000u
-#define ROOM_WAIT_MS 50
 
 static int open_memory(struct kvd_served_pool *pool)
 {
@@ -119,110 +114,6 @@ void kvd_served_pool_close(struct kvd_served_pool *pool)
 	if (pool->memory)
 		pool->device->destroy(pool->memory);
 	memset(pool, 0, sizeof(*pool));
-}
-
-/* Only the buckets are not there yet, and a kernel that can't do it leaves them to their first use. */
-static int populate_directory(const struct kvd_segment *directory)
-{
-	if (!madvise(directory->memory, directory->bytes, MADV_POPULATE_WRITE) || errno == EINVAL)
-		return 0;
-	return errno == EFAULT ? -ENOMEM : -errno;
-}
-
-static void pause_ms(long milliseconds)
-{
-	const struct timespec pause = {.tv_nsec = milliseconds * 1000000};
-
-	nanosleep(&pause, NULL);
-}
-
-/* False: it would be in vain, nobody of an earlier daemon has device memory. */
-static bool wait_for_importers(const struct kvd_served_pool *pool, uint32_t waits)
-{
-	char left[400];
-	char total[32];
-	uint64_t bytes;
-	uint32_t count = kvd_importers_left(pool->importers, &bytes, left, sizeof(left));
-
-	if (!count)
-		return false;
-	kvd_format_bytes(bytes, total, sizeof(total));
-	if (waits % (REPORT_EVERY_US / 1000 / ROOM_WAIT_MS) == 0)
-		kvd_log_warning(
-			"pool '%s': waits for room on device '%s': %" PRIu32 " process%s of an earlier "
-			"daemon may still map %s: %s; they let go when they are told or end",
-			pool->config->name, pool->config->device, count, count == 1 ? "" : "es", total, left);
-	pause_ms(ROOM_WAIT_MS);
-	return true;
-}
-
-/*
- * On the worker's thread: makes pages present and reports progress, writes nothing. Device memory that
- * engines of an earlier daemon map is awaited.
- */
-static int populate(void *arg, const _Atomic int *cancel)
-{
-	struct kvd_served_pool *pool = arg;
-	bool last = false;
-	uint32_t waits = 0;
-	int ret = populate_directory(&pool->directory);
-
-	if (ret)
-		return ret;
-	for (;;) {
-		ret = pool->device->populate(pool->memory, &pool->populated_bytes, cancel);
-		if (ret != -ENOMEM || !kvd_pool_config_is_cuda(pool->config) || last)
-			return ret;
-		/* The last of them may have let go between the two looks. */
-		last = !wait_for_importers(pool, waits++);
-		if (*cancel)
-			return -ECANCELED;
-	}
-}
-
-static void populated(void *arg, int result)
-{
-	struct kvd_served_pool *pool = arg;
-
-	pool->failed = result;
-	pool->ready = !result;
-	if (result == -ECANCELED)
-		return;
-	if (result && kvd_pool_config_is_cuda(pool->config))
-		kvd_log_warning("pool '%s' is switched off: %s", pool->config->name,
-				kvd_served_pool_fault(pool));
-	else if (result)
-		kvd_log_error("pool '%s': its %" PRIu64 " bytes could not be made present: %s; make 'blocks' "
-			      "smaller, or free memory",
-			      pool->config->name, pool->config->geometry.bytes, strerror(-result));
-	else
-		kvd_log_info("pool '%s' is ready: %" PRIu32 " blocks of %" PRIu64 " bytes on %s%s",
-			     pool->config->name, pool->config->data_blocks,
-			     pool->config->geometry.record_bytes, pool->device->backing(pool->memory),
-			     kvd_pool_config_is_cuda(pool->config) ? "" : " pages");
-}
-
-int kvd_served_pool_populate(struct kvd_served_pool *pool, struct kvd_worker *worker)
-{
-	pool->report_us = kvd_now_us();
-	pool->progress_us = pool->report_us;
-	return kvd_worker_submit(worker, "populate a pool", populate, populated, pool);
-}
-
-void kvd_served_pool_report(struct kvd_served_pool *pool, uint64_t now_us)
-{
-	uint64_t done = atomic_load_explicit(&pool->populated_bytes, memory_order_relaxed);
-
-	if (pool->ready || pool->failed)
-		return;
-	if (done != pool->reported_bytes)
-		pool->progress_us = now_us;
-	if (now_us - pool->report_us < REPORT_EVERY_US)
-		return;
-	pool->report_us = now_us;
-	pool->reported_bytes = done;
-	kvd_log_info("pool '%s': %" PRIu64 " of %" PRIu64 " MiB populated", pool->config->name, done >> 20,
-		     pool->config->geometry.bytes >> 20);
 }
 
 bool kvd_served_pool_sharing(const struct kvd_served_pool *pool, struct kvd_cuda_sharing *out)

@@ -22,6 +22,17 @@
 #include "tenant.h"
 #include "worker.h"
 
+/* While an earlier daemon's engines have the device's memory (populate.c). */
+struct kvd_pool_room {
+	struct kvd_importers_left left; /* at the last try; count 0: nobody is awaited */
+	uint64_t next_try_us;           /* 0: none is to come, or the worker is at it */
+	uint64_t next_line_us;          /* in the log */
+	/* The worker's, while it is at it. */
+	struct kvd_importers_left found;
+	bool again; /* the try is to be made again */
+	bool last;  /* nobody was left: it is the last one */
+};
+
 struct kvd_served_pool {
 	const struct kvd_pool_config *config;
 	uint32_t number;
@@ -48,6 +59,7 @@ struct kvd_served_pool {
 	uint64_t reported_bytes; /* in the log */
 	uint64_t report_us;
 	uint64_t progress_us; /* when the worker last moved on */
+	struct kvd_pool_room room;
 };
 
 /* Creates memory, segments and books; nothing is populated. Logs what fails. */
@@ -55,6 +67,8 @@ int kvd_served_pool_open(const struct kvd_pool_config *config, uint32_t number, 
 			 struct kvd_served_pool *pool);
 /* The worker makes every page present; `ready` or `failed` tells. */
 int kvd_served_pool_populate(struct kvd_served_pool *pool, struct kvd_worker *worker);
+/* Has the worker try again when a device had no room and it is time for that. For each poll. */
+void kvd_served_pool_try_again(struct kvd_served_pool *pool, struct kvd_worker *worker, uint64_t now_us);
 /* Engines must be destroyed. Marks an orderly end. A zeroed pool is a no-op. */
 void kvd_served_pool_close(struct kvd_served_pool *pool);
 

@@ -117,6 +117,11 @@ static void end_without_pools(struct kvd_server *server)
 	server->failed = server->pools[0].failed;
 }
 
+static enum kvd_worker_use worker_of(const struct kvd_served_pool *pool)
+{
+	return kvd_pool_config_is_cuda(pool->config) ? KVD_WORKER_CUDA : KVD_WORKER_POOLS;
+}
+
 static void poll_clock(struct kvd_server *server)
 {
 	uint64_t now_us = kvd_now_us();
@@ -132,6 +137,7 @@ static void poll_clock(struct kvd_server *server)
 
 		atomic_fetch_add_explicit(&pool->pool->directory->heartbeat, 1, memory_order_relaxed);
 		kvd_served_pool_report(pool, now_us);
+		kvd_served_pool_try_again(pool, server->workers[worker_of(pool)].worker, now_us);
 		kvd_served_pool_look(pool, server->workers[KVD_WORKER_CUDA].worker, now_us);
 		if (pool->failed && !*kvd_served_pool_fault(pool))
 			server->failed = pool->failed;
@@ -351,11 +357,6 @@ static bool any_cuda(const struct kvd_config *config)
 			return true;
 	}
 	return false;
-}
-
-static enum kvd_worker_use worker_of(const struct kvd_served_pool *pool)
-{
-	return kvd_pool_config_is_cuda(pool->config) ? KVD_WORKER_CUDA : KVD_WORKER_POOLS;
 }
 
 static int open_pools(struct kvd_server *server)

@@ -62,7 +62,7 @@ static int engine_role(void)
 }
 
 /*
- * Guards wait_for_importers() in served_pool.c and register_importer() in session_attach.c: without the one
+ * Guards look_who_is_left() in populate.c and register_importer() in session_attach.c: without the one
  * the daemon gives up its pool, without the other it knows nobody to wait for.
  */
 static void run(const char *share)
@@ -117,11 +117,80 @@ static void engines_of_a_killed_daemon_are_awaited_by_descriptors(void **state)
 	run("fd");
 }
 
+static bool small_pool_is_ready(void *arg)
+{
+	const struct kvw_msg_POOL pool = {.name = kvw_text_of("small")};
+	struct kvt_raw *admin = arg;
+
+	return !kvt_raw_ask(admin, KVW_MSG_POOL, &pool) && admin->answer.POOL_OK.ready;
+}
+
+static bool hangs(void *arg)
+{
+	return kvt_cuda_hanging(*(pid_t *)arg) > 0;
+}
+
+static bool health_names(struct kvt_raw *admin, pid_t pid)
+{
+	const struct kvw_msg_STATUS request = {.unused = 0};
+	char health[KVW_MAX_TEXT_BYTES + 1];
+	char name[64];
+
+	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_STATUS, &request), 0);
+	kvw_text_copy(admin->answer.STATUS_OK.health, health, sizeof(health));
+	snprintf(name, sizeof(name), "process %d (5.", (int)pid);
+	return strstr(health, "pool 'p' waits for room") && strstr(health, name);
+}
+
+/*
+ * Guards await_room(), by which the worker is free between two tries: a small pool of the same device is populated while the large one waits. And
+ * describe_populating(): health is told from the last try, with no look of the loop's own at who lives.
+ */
+static void the_wait_for_room_keeps_no_other_pool_waiting(void **state)
+{
+	static const char *const before[] = {SERVED_LARGE_POOL, "--set=pool.p.share=fd", NULL};
+	static const char *const after[] = {SERVED_LARGE_POOL,
+					    "--set=pool.p.share=fd",
+					    "--set=pool.small.blocks=8",
+					    "--set=pool.small.block_tokens=16",
+					    "--set=pool.small.planes=k f16 1x128",
+					    "--set=pool.small.devices=cuda:0",
+					    NULL};
+	struct kvt_daemon *daemon = kvt_daemon_start(before);
+	struct kvt_raw *admin;
+	int role_socket;
+	pid_t pid;
+
+	(void)state;
+	setenv(SERVED_SOCKET, daemon->socket, 1);
+	pid = kvt_cuda_spawn("engine", NULL, &role_socket);
+	hear(role_socket);
+	assert_int_equal(kill(daemon->pid, SIGKILL), 0);
+	assert_int_equal(kvt_daemon_wait(daemon), SIGKILL);
+	kvt_daemon_launch_again(daemon, after);
+	assert_true(kvt_daemon_logged(daemon, "1 process of an earlier daemon may still map"));
+	admin = kvt_raw_hello(daemon);
+	kvt_wait_until(small_pool_is_ready, admin);
+	assert_true(health_names(admin, pid));
+	kvt_cuda_hang(daemon->pid, "cuMemGetInfo");
+	kvt_wait_until(hangs, &daemon->pid);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(kvt_cuda_reap(pid), 128 + SIGKILL);
+	assert_true(health_names(admin, pid));
+	kvt_cuda_hang(daemon->pid, NULL);
+	kvt_daemon_wait_ready(daemon);
+	assert_false(health_names(admin, pid));
+	close(role_socket);
+	kvt_raw_close(admin);
+	kvt_daemon_stop(daemon);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(engines_of_a_killed_daemon_are_awaited_by_handle),
 		cmocka_unit_test(engines_of_a_killed_daemon_are_awaited_by_descriptors),
+		cmocka_unit_test(the_wait_for_room_keeps_no_other_pool_waiting),
 	};
 
 	(void)argc;
