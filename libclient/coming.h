@@ -4,6 +4,9 @@
  * writer's word on its timeline may say less (it was poisoned, and a dying device stored a step over that) and never speaks of a block that is lost
  * because one before it is.
  *
+ * A block is lost, too, when another engine's complete copy of it has taken its place: who waits for the first one can't tell that its writer
+ * goes on, and finds the copy when it opens again.
+ *
  * A block that still says PENDING after the end of a step that waited for its writer was waited for in earnest: the daemon poisons a dead
  * writer's words only when none of its blocks says so any more.
  */

@@ -35,10 +35,11 @@ void kvt_mode_random_bytes(struct kvt_foe *foe)
 /* One of the requests, its fields at random. */
 static int random_request(struct kvt_foe *foe, uint8_t *out, size_t capacity)
 {
-	static const uint32_t types[] = {KVW_MSG_HELLO,   KVW_MSG_POOL,   KVW_MSG_ATTACH, KVW_MSG_FDS,
-					 KVW_MSG_DRAIN,   KVW_MSG_STATUS, KVW_MSG_POOLS,  KVW_MSG_CLIENTS,
-					 KVW_MSG_BLOCKS,  KVW_MSG_PROBE,  KVW_MSG_CHECK,  KVW_MSG_FLUSH,
-					 KVW_MSG_POOL_OK, KVW_MSG_ERROR,  KVW_MSG_FDS_OK, KVW_MSG_MAPPED};
+	static const uint32_t types[] = {KVW_MSG_HELLO,    KVW_MSG_POOL,   KVW_MSG_ATTACH, KVW_MSG_FDS,
+					 KVW_MSG_DRAIN,    KVW_MSG_STATUS, KVW_MSG_POOLS,  KVW_MSG_CLIENTS,
+					 KVW_MSG_BLOCKS,   KVW_MSG_PROBE,  KVW_MSG_CHECK,  KVW_MSG_FLUSH,
+					 KVW_MSG_POOL_OK,  KVW_MSG_ERROR,  KVW_MSG_FDS_OK, KVW_MSG_MAPPED,
+					 KVW_MSG_TIMELINES};
 	uint32_t type = types[kvt_foe_pick(foe, sizeof(types) / sizeof(types[0]))];
 	const struct kvw_msg_HELLO hello = kvt_hello_message();
 	const struct kvw_msg_ATTACH attach = kvt_foe_attach_message();
@@ -53,6 +54,8 @@ static int random_request(struct kvt_foe *foe, uint8_t *out, size_t capacity)
 		any.POOL.name = kvw_text_of(KVT_FOE_POOL);
 	else if (type == KVW_MSG_DRAIN || type == KVW_MSG_FDS)
 		any.DRAIN.tail = kvt_rng_next(&foe->rng);
+	else if (type == KVW_MSG_TIMELINES)
+		any.TIMELINES.session = kvt_foe_pick(foe, 64);
 	return kvw_encode(type, kvt_rng_next(&foe->rng), &any, out, capacity);
 }
 
