@@ -47,6 +47,7 @@ struct kvd_config {
 	gid_t socket_group; /* (gid_t)-1: leave */
 	enum kvd_loop_backend event_loop;
 	uint32_t poll_ms;
+	uint32_t stop_timeout_ms;
 	uint32_t max_sessions;
 	uint32_t log_level; /* enum kvd_log_level */
 	uint32_t allow_mps; /* of CUDA pools */

@@ -38,6 +38,7 @@ static void a_pool_of_blocks_alone_has_the_defaults(void **state)
 	assert_true(config->socket_group == (gid_t)-1);
 	assert_int_equal(config->event_loop, KVD_LOOP_AUTO);
 	assert_int_equal(config->poll_ms, 2);
+	assert_int_equal(config->stop_timeout_ms, 5000);
 	assert_int_equal(config->max_sessions, 256);
 	assert_int_equal(config->log_level, KVD_LOG_INFO);
 	assert_int_equal(config->admin_count, 0);
@@ -93,6 +94,7 @@ static void every_key_is_read(void **state)
 						  "socket_group = 12\n"
 						  "event_loop = epoll ; of the loop\n"
 						  "poll_ms = 10\n"
+						  "stop_timeout_ms = 600000\n"
 						  "max_sessions = 1024\n"
 						  "log_level = debug\n"
 						  "admin_users = root, 1000 ,7\n"
@@ -119,6 +121,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->socket_group, 12);
 	assert_int_equal(config->event_loop, KVD_LOOP_EPOLL);
 	assert_int_equal(config->poll_ms, 10);
+	assert_int_equal(config->stop_timeout_ms, 600000);
 	assert_int_equal(config->max_sessions, 1024);
 	assert_int_equal(config->log_level, KVD_LOG_DEBUG);
 	assert_int_equal(config->admin_count, 3);
@@ -299,7 +302,7 @@ static void every_key_is_printed_with_default_and_range(void **state)
 	(void)state;
 	for (const char *c = keys; *c; c++)
 		lines += *c == '\n';
-	assert_int_equal(lines, 9 + 13);
+	assert_int_equal(lines, 10 + 13);
 	assert_non_null(strstr(keys, "daemon\tpoll_ms\t2\t1 to 10\t"));
 	assert_non_null(strstr(keys, "pool\tblocks\t-\t1 to 67108864\t"));
 	assert_non_null(strstr(keys, "pool\tdevices\thost\thost, cuda:N,"));
@@ -346,7 +349,7 @@ static void ranges_in_the_help_are_the_limits(void **state)
 				kvd_config_free(&loaded.config);
 		}
 	}
-	assert_int_equal(ranges, 8);
+	assert_int_equal(ranges, 9);
 	free(keys);
 }
 

@@ -7,6 +7,7 @@
 
 #include <kvpool/error.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,51 @@ static void a_stuck_driver_keeps_nobody_waiting(void **state)
 	kvt_daemon_stop(daemon);
 }
 
+static struct kvt_daemon *start_hasty(void)
+{
+	static const char *const options[] = {HOST_POOL, SERVED_POOL, "--set=pool.p.share=ipc",
+					      "--stop-timeout-ms=300", NULL};
+
+	return kvt_daemon_start(options);
+}
+
+/*
+ * Guards kvd_ending_begin() in kvd_server_close(): without it TERM waits for the driver for ever, on the worker's join or in giving the
+ * pool back.
+ */
+static void a_stuck_driver_does_not_keep_the_daemon_from_ending(void **state)
+{
+	static const struct {
+		const char *function;
+		bool before; /* it hangs on the worker when TERM comes, or on what comes of it */
+		const char *said;
+	} cases[] = {
+		{"cuStreamSynchronize", true, "still waits for a worker at 'look at a CUDA device'"},
+		{"cuMemFree", false, "still waits for the driver to take pool 'p' back"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct kvt_daemon *daemon = start_hasty();
+		/* While there is one the device is looked at. */
+		struct kvt_raw *engine = engine_of(daemon);
+		int status;
+
+		kvt_cuda_hang(daemon->pid, cases[i].function);
+		if (cases[i].before)
+			kvt_wait_until(hangs, &daemon->pid);
+		assert_int_equal(kill(daemon->pid, SIGTERM), 0);
+		status = kvt_daemon_wait(daemon);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 2);
+		assert_true(kvt_daemon_logged(daemon, cases[i].said));
+		/* What others see is gone. */
+		assert_int_equal(access(daemon->socket, F_OK), -1);
+		kvt_raw_close(engine);
+		kvt_daemon_kill(daemon);
+	}
+}
+
 /* Guards kvd_served_pool_fault() where POOL and ATTACH ask for it, and the daemon's going on in poll_clock(). */
 static void without_a_driver_the_other_pools_are_served(void **state)
 {
@@ -217,6 +263,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lost_device_ends_its_engines_and_no_others),
 		cmocka_unit_test(a_stuck_driver_keeps_nobody_waiting),
+		cmocka_unit_test(a_stuck_driver_does_not_keep_the_daemon_from_ending),
 		cmocka_unit_test(without_a_driver_the_other_pools_are_served),
 		cmocka_unit_test(a_failure_of_any_call_leaves_nothing),
 	};
