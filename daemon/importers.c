@@ -200,8 +200,8 @@ int32_t kvd_importers_add(struct kvd_importers *importers, pid_t pid, uint64_t b
 	if (place < 0)
 		return go_unrecorded(importers, pid, pool);
 	record = &importers->records[place];
-	record->start_time = 0;
-	__atomic_thread_fence(__ATOMIC_RELEASE);
+	/* Unused while it is written, should this process end in between. */
+	(void)__atomic_exchange_n(&record->start_time, 0, __ATOMIC_ACQ_REL);
 	record->pid = pid;
 	record->bytes = bytes;
 	snprintf(record->pool, sizeof(record->pool), "%s", pool);
