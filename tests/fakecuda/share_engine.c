@@ -2,6 +2,7 @@
 #include "share_engine.h"
 
 #include "fixture.h"
+#include "ipc/shm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static struct kvp_client *client;
 static struct kvp_seq *seq;
 static struct kvp_batch *batch;
 static struct kvp_view view;
-static uint64_t step;
+static uint64_t steps[KVW_TIMELINES]; /* launched */
 static _Atomic uint64_t *gate;
 static uint64_t gate_address;
 static uint64_t gates; /* passed */
@@ -104,7 +105,7 @@ static size_t block_words(void)
 }
 
 /* As an engine's prefill: stage, launch, settle; the step's end is the stream's. */
-static int write_all(uint32_t value, bool no_end)
+static int write_all(uint32_t value, uint32_t timeline, bool no_end)
 {
 	struct kvp_seq_info info = {.size = sizeof(info)};
 	uint32_t rest;
@@ -113,16 +114,16 @@ static int write_all(uint32_t value, bool no_end)
 	if (ret)
 		return ret;
 	rest = info.prompt_tokens - info.cached_tokens;
-	ret = kvp_seq_stage(seq, rest, 0, ++step);
+	ret = kvp_seq_stage(seq, rest, timeline, ++steps[timeline]);
 	if (ret)
 		return ret;
 	for (uint32_t i = info.cached_tokens / SHARE_BLOCK_TOKENS; i < info.blocks; i++)
 		OK(cuMemsetD32Async, block_address(kvp_seq_blocks(seq)[i]), value, block_words(), stream);
 	if (no_end)
-		endless = step;
+		endless = steps[timeline];
 	else
-		ret = kvp_step_done_on(client, 0, step, stream);
-	return ret ? ret : kvp_seq_settle(seq, rest, NULL, 1, 0, step);
+		ret = kvp_step_done_on(client, timeline, steps[timeline], stream);
+	return ret ? ret : kvp_seq_settle(seq, rest, NULL, 1, timeline, steps[timeline]);
 }
 
 static int count_other(uint32_t value, uint64_t *out)
@@ -198,12 +199,12 @@ static int begin_read(void)
 	int ret = 0;
 
 	if (!batched)
-		return kvp_seq_stage(seq, 1, 0, ++step);
+		return kvp_seq_stage(seq, 1, 0, ++steps[0]);
 	if (!batch)
 		ret = kvp_batch_create(client, &params, &batch);
 	if (!ret)
 		ret = kvp_batch_set(batch, &seq, 1);
-	return ret ? ret : kvp_batch_begin(batch, NULL, 0, ++step, &step_view);
+	return ret ? ret : kvp_batch_begin(batch, NULL, 0, ++steps[0], &step_view);
 }
 
 static int stage_read(void)
@@ -234,19 +235,19 @@ static int read_matched(bool as_batch)
 	for (uint32_t i = 0; i < SHARE_MATCHED; i++)
 		OK(cuMemcpyDtoDAsync, copies + i * bytes, block_address(kvp_seq_blocks(seq)[i]), bytes,
 		   stream);
-	return kvp_step_done_on(client, 0, step, stream);
+	return kvp_step_done_on(client, 0, steps[0], stream);
 }
 
 static bool is_done(void *arg)
 {
 	(void)arg;
-	return kvp_step_reached(client, 0) >= step;
+	return kvp_step_reached(client, 0) >= steps[0];
 }
 
 static int settle_read(void)
 {
-	return batched ? kvp_batch_settle(batch, NULL, NULL, 0, step)
-		       : kvp_seq_settle(seq, 1, NULL, 1, 0, step);
+	return batched ? kvp_batch_settle(batch, NULL, NULL, 0, steps[0])
+		       : kvp_seq_settle(seq, 1, NULL, 1, 0, steps[0]);
 }
 
 static int capture(bool begin)
@@ -298,7 +299,7 @@ static int obey(const struct share_order *order, uint64_t *number)
 	case SHARE_OPEN:
 		return open_seq(order, number);
 	case SHARE_WRITE:
-		return write_all(order->value, order->flags & SHARE_NO_END);
+		return write_all(order->value, order->number, order->flags & SHARE_NO_END);
 	case SHARE_COUNT_OTHER:
 		return count_other(order->value, number);
 	case SHARE_READY:

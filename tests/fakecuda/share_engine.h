@@ -18,7 +18,7 @@
 enum share_what {
 	SHARE_ATTACH, /* connects and attaches; number: device whose context is given, 0: none is given; value: the weights of its identity, 0: none */
 	SHARE_OPEN,   /* number: tokens, value: first of them, flags: KVP_OPEN_*; gives the tokens matched */
-	SHARE_WRITE, /* queues `value` into all blocks of the sequence's unmatched tokens, ends the step by the stream, publishes; flags: SHARE_NO_END */
+	SHARE_WRITE, /* queues `value` into all blocks of the sequence's unmatched tokens, ends the step by the stream, publishes; number: the timeline, flags: SHARE_NO_END */
 	SHARE_COUNT_OTHER, /* words of the sequence's blocks that are not `value`, in stream order */
 	SHARE_READY,       /* kvp_seq_ready() */
 	SHARE_WAIT_READY,  /* until it is not 0 */

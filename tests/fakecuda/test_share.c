@@ -106,8 +106,9 @@ static void what_one_engine_writes_another_reads_when_its_stream_has_run(void **
 }
 
 /*
- * Guards last_use() in close.c together with the stream's own store: blocks that a queued step still reads or writes are nobody's else's until the
- * stream has run, though their sequence is closed. Seven were complete and are only read, the eighth is written.
+ * Guards last_use() and the line `.timeline` beside it in close.c, together with the stream's own store: blocks that a queued step still reads or
+ * writes are nobody's else's until the stream has run, though their sequence is closed. Seven were complete and are only read, the eighth is
+ * written. The step is the first of timeline 2, and the first of timeline 0 was reached: who names the wrong one gives them away.
  */
 static void blocks_of_a_queued_step_go_to_nobody(void **state)
 {
@@ -128,7 +129,7 @@ static void blocks_of_a_queued_step_go_to_nobody(void **state)
 		       7 * BLOCK_TOKENS)
 			ASK(user, .what = SHARE_CLOSE);
 		ASK(user, .what = SHARE_GATE);
-		ASK(user, .what = SHARE_WRITE, .value = 8);
+		ASK(user, .what = SHARE_WRITE, .value = 8, .number = 2);
 		ASK(user, .what = SHARE_CLOSE);
 		ASK(user, .what = SHARE_SYNC);
 		assert_int_equal(share_ask(&other, steal).ret, -KVP_ENOBLOCKS);
