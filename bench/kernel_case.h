@@ -24,8 +24,8 @@ struct bench_kernel {
 	/* Its scratch with these threads; NULL: it has none. */
 	int (*scratch)(const struct bench_case *self, const struct kvk_threads *threads, size_t *bytes);
 };
-extern const struct bench_kernel bench_mla, bench_gqa, bench_sparse, bench_scores, bench_mla_write,
-	bench_kv_write;
+extern const struct bench_kernel bench_mla, bench_gqa, bench_sparse, bench_sparse_read, bench_scores,
+	bench_mla_write, bench_kv_write;
 
 struct bench_case {
 	const char *name;

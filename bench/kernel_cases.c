@@ -33,6 +33,13 @@ struct bench_case bench_cases[] = {
 	 .heads = 16 * BENCH_KV_HEADS,
 	 .context = BENCH_POOL_TOKENS,
 	 .form = BENCH_NHD},
+	/* The same call against the memory it reads. */
+	{.name = "msa_sparse_read",
+	 .kernel = &bench_sparse_read,
+	 .kind = BENCH_READ,
+	 .heads = 16 * BENCH_KV_HEADS,
+	 .context = BENCH_POOL_TOKENS,
+	 .form = BENCH_NHD},
 	{.name = "msa_sparse_hnd",
 	 .kernel = &bench_sparse,
 	 .kind = BENCH_FMA,

@@ -155,9 +155,40 @@ static void open_sparse(struct bench_case *self)
 		lay_out_by_heads(&self->params.sparse);
 }
 
+#define ROW_BYTES (BENCH_HEAD_DIM * 2) /* of one head */
+
+/* The rows of one selected block, keys and values in turn as the kernel takes them, as ids from k on. */
+static int32_t *list_block(const struct kvk_msa_sparse_params *p, int32_t head, int32_t block, int32_t *id)
+{
+	const int64_t values = ((const char *)p->v - (const char *)p->k) / ROW_BYTES;
+	const int64_t first = (int64_t)p->block_table[block] * BENCH_KV_PAGE * BENCH_KV_HEADS + head;
+
+	for (int32_t i = 0; i < 2 * BENCH_KV_PAGE; i++)
+		*id++ = (int32_t)(first + i / 2 * BENCH_KV_HEADS + i % 2 * values);
+	return id;
+}
+
+/* What msa_sparse reads, to be held against a plain read of the same rows in the same order. */
+static void open_sparse_read(struct bench_case *self)
+{
+	const int32_t rows = BENCH_KV_HEADS * TOPK * BENCH_KV_PAGE * 2;
+	int32_t *ids = bench_memory((size_t)SELECTIONS * (size_t)rows * sizeof(*ids));
+	int32_t *id = ids;
+
+	open_sparse(self);
+	for (int32_t i = 0; i < SELECTIONS * BENCH_KV_HEADS * TOPK; i++)
+		id = list_block(&self->params.sparse, i / TOPK % BENCH_KV_HEADS,
+				self->params.sparse.selected[i], id);
+	self->work = (double)rows * ROW_BYTES;
+	self->pages = (struct bench_pages){
+		.base = self->params.sparse.k, .page_bytes = ROW_BYTES, .ids = ids, .count = rows};
+}
+
 CALLS(sparse, msa_sparse, selected += (int64_t)set * BENCH_KV_HEADS * TOPK)
 
 const struct bench_kernel bench_sparse = {.open = open_sparse, .run = run_sparse, .scratch = scratch_sparse};
+const struct bench_kernel bench_sparse_read = {
+	.open = open_sparse_read, .run = run_sparse, .scratch = scratch_sparse};
 
 /* ------------------------------------------------------------------ index scores */
 

@@ -249,6 +249,25 @@ static void load_queries(const struct cut *cut, const struct run *run, struct kv
 	}
 }
 
+/* Where the pieces of a row lie behind the first head's part, all heads of the band together. */
+static void list_pieces(struct kvk_gqa_tile *tile)
+{
+	const int bytes = tile->dim * (int)kvk_dtype_bytes(tile->dtype);
+	const int pieces = divide_up(bytes, KVK_GQA_PIECE);
+	const int count = tile->heads * pieces;
+
+	tile->row_pieces_log2 = 0;
+	while (1 << tile->row_pieces_log2 < count)
+		tile->row_pieces_log2++;
+	for (int i = 0; i < 1 << tile->row_pieces_log2; i++) {
+		const int at = smaller(i, count - 1);
+
+		for (int which = 0; which < 2; which++)
+			tile->piece_offset[which][i] =
+				at / pieces * tile->head_bytes[which] + at % pieces * KVK_GQA_PIECE;
+	}
+}
+
 static void begin_tile(const struct cut *cut, const struct run *run, struct kvk_gqa_tile *tile)
 {
 	const struct kvk_gqa_call *call = cut->call;
@@ -258,6 +277,7 @@ static void begin_tile(const struct cut *cut, const struct run *run, struct kvk_
 	tile->heads = cut->band;
 	tile->head_bytes[0] = call->k_stride_head * bytes;
 	tile->head_bytes[1] = call->v_stride_head * bytes;
+	list_pieces(tile);
 	for (tile->head = 0; tile->head < tile->heads; tile->head++)
 		load_queries(cut, run, tile);
 }

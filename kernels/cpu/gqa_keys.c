@@ -74,6 +74,14 @@ static void list_rows(const char **row, const char *k, const char *v, int64_t k_
 	}
 }
 
+static void repeat_last(struct kvk_gqa_keys *keys)
+{
+	const char **end = &keys->row[2 * keys->count];
+
+	for (int i = 0; keys->count && i < 2 * KVK_GQA_VALUES_AHEAD; i++)
+		end[i] = end[i % 2 - 2];
+}
+
 void kvk_gqa_cursor_next(struct kvk_gqa_cursor *c, struct kvk_gqa_keys *keys)
 {
 	const struct kvk_gqa_call *call = c->call;
@@ -94,4 +102,5 @@ void kvk_gqa_cursor_next(struct kvk_gqa_cursor *c, struct kvk_gqa_keys *keys)
 		keys->count += run;
 		c->position += run;
 	}
+	repeat_last(keys);
 }

@@ -12,9 +12,9 @@
  *
  * A panel (16 KiB), the queries' part that meets it and the scores stay in L1. Both products are one loop,
  * multiply(): columns (keys, then elements) in the lanes, ROWS x VECS vectors of the result in registers;
- * each step loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. The lines of the
- * next tile are asked for in between, one a step: a core waits for about a dozen at a time, and where all of
- * these places are taken the products' own loads wait too. Without asking the rate falls by half.
+ * each step loads VECS vectors and broadcasts ROWS numbers for ROWS * VECS multiply-adds. Meanwhile the lines of
+ * the next tile are asked for (gqa_fetch.h); without that the rate falls by half. Value rows, of which a step
+ * reads two lines from L2, are asked for once more a few keys ahead.
  *
  * Roofline: a key costs 4 * rows * dim flop and 4 * dim bytes in bf16: with 16 rows, 16 flop a byte, more
  * than a core's FMA units can do with its share of memory bandwidth. So the FMA ports are the limit, and
@@ -28,273 +28,11 @@
  * vector and the odd ones in the next: the result comes out in that order and is put right when it is
  * stored.
  */
+#include "gqa_fetch.h"
+#include "gqa_softmax.h"
 #include "gqa_tile.h"
-
-#include "quads.h"
+#include "gqa_turn.h"
 #include "simd.h"
-
-#if defined(KVK_SIMD_AVX512) || defined(KVK_SIMD_NEON)
-#define VECS 4 /* 32 registers: 24 sums */
-#else
-#define VECS 2 /* 16 registers: 12 sums */
-#endif
-#define ROWS 6
-
-#define LINE 64
-#define STEPS 4 /* of a product, while a piece is fetched */
-#define PIECE 4 /* lines */
-#define PAIR (2 * KVK_LANES)
-#define KEYS KVK_GQA_KEYS
-#define PANEL KVK_GQA_PANEL
-
-/* Pieces still to be fetched: of keys and values in turn, each for all heads of the band. */
-struct fetch {
-	const char *const *row;
-	const char *const *end;
-	int64_t step[2]; /* to the next head, of the next row and of the one behind it */
-	int heads;
-	int head;   /* next one */
-	int bytes;  /* of a row */
-	int offset; /* of the next piece */
-	int pace;   /* pieces at each visit, in 256ths */
-	int due;    /* pieces, in 256ths */
-};
-
-/* Into L2: L1 is full of what is being worked on. */
-KVK_INLINE void fetch_line(const char *piece, int line)
-{
-	__builtin_prefetch(piece + line * LINE, 0, 2);
-}
-
-KVK_INLINE const char *next_piece(struct fetch *fetch)
-{
-	const char *piece = *fetch->row + fetch->head * fetch->step[0] + fetch->offset;
-
-	fetch->due -= 256;
-	fetch->offset += PIECE * LINE;
-	if (fetch->offset < fetch->bytes)
-		return piece;
-	fetch->offset = 0;
-	if (++fetch->head == fetch->heads) {
-		const int64_t step = fetch->step[0];
-
-		fetch->head = 0;
-		fetch->row++;
-		fetch->step[0] = fetch->step[1];
-		fetch->step[1] = step;
-	}
-	return piece;
-}
-
-/* The piece whose lines the caller is to ask for, or `idle`. More than one: the others are asked for at once. */
-KVK_INLINE const char *visit(struct fetch *fetch, const void *idle)
-{
-	fetch->due += fetch->pace;
-	while (fetch->due >= 512 && fetch->row < fetch->end) {
-		const char *piece = next_piece(fetch);
-
-		KVK_UNROLL
-		for (int line = 0; line < PIECE; line++)
-			fetch_line(piece, line);
-	}
-	return fetch->due >= 256 && fetch->row < fetch->end ? next_piece(fetch) : idle;
-}
-
-/*
- * The tile's head asks for its share of the next keys, and for these on behalf of all heads: where the heads
- * of a token lie side by side, memory is read in order. How many pieces each time, so that the last ones are
- * asked for shortly before the tile ends.
- */
-static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, struct fetch *fetch)
-{
-	const int blocks = (tile->rows + ROWS - 1) / ROWS;
-	const int visits = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
-	const int bytes = tile->dim * (tile->dtype == KVK_F32 ? 4 : 2);
-	const int pieces = 2 * keys->count * ((bytes + PIECE * LINE - 1) / (PIECE * LINE));
-
-	*fetch = (struct fetch){.row = keys->row + 2 * (keys->count * tile->head / tile->heads),
-				.end = keys->row + 2 * (keys->count * (tile->head + 1) / tile->heads),
-				.step = {tile->head_bytes[0], tile->head_bytes[1]},
-				.heads = tile->heads,
-				.bytes = bytes,
-				.pace = pieces * 256 / visits + 1};
-}
-
-/* Two vectors of codes become f32. */
-KVK_INLINE void convert_pair(float *first, float *second, const char *codes, uint32_t dtype)
-{
-	if (dtype == KVK_BF16) {
-		const vu words = *(const vu_unaligned *)codes;
-
-		vf_store(first, (vf)(words << 16));
-		vf_store(second, (vf)(words & 0xffff0000u));
-	} else if (dtype == KVK_F16) {
-		vf_store(first, vf_load_f16(codes));
-		vf_store(second, vf_load_f16(codes + 2 * KVK_LANES));
-	} else {
-		vf_store(first, vf_loadu((const float *)(const void *)codes));
-		vf_store(second, vf_loadu((const float *)(const void *)codes + KVK_LANES));
-	}
-}
-
-/* A row of `dim` elements becomes `width` f32, zeros behind the last. */
-KVK_INLINE void convert_row(float *dst, const char *src, int dim, int width, uint32_t dtype)
-{
-	const int bytes = dtype == KVK_F32 ? 4 : 2;
-	int d;
-
-	for (d = 0; d + PAIR <= dim; d += PAIR)
-		convert_pair(dst + d, dst + d + KVK_LANES, src + d * bytes, dtype);
-	for (; d < width; d += PAIR) {
-		char rest[PAIR * 4] = {0};
-
-		if (d < dim)
-			memcpy(rest, src + d * bytes, (size_t)(dim - d) * (size_t)bytes);
-		convert_pair(dst + d, dst + d + KVK_LANES, rest, dtype);
-	}
-}
-
-/* A converted pair of bf16 vectors, even elements first, gets its elements in order. */
-KVK_INLINE void restore_order(vf pair[2])
-{
-	const vf even = pair[0];
-
-	pair[0] = vf_interleave_low(even, pair[1]);
-	pair[1] = vf_interleave_high(even, pair[1]);
-}
-
-/* Each 128 bits of four rows are transposed: word i of each of the rows to out[i]. */
-KVK_INLINE void turn_quads(vf out[4], vf a, vf b, vf c, vf d)
-{
-	const vf ab_low = LOW_WORDS(a, b); /* a0 b0 a1 b1 */
-	const vf cd_low = LOW_WORDS(c, d);
-	const vf ab_high = HIGH_WORDS(a, b);
-	const vf cd_high = HIGH_WORDS(c, d);
-
-	out[0] = LOW_PAIRS(ab_low, cd_low); /* a0 b0 c0 d0 */
-	out[1] = HIGH_PAIRS(ab_low, cd_low);
-	out[2] = LOW_PAIRS(ab_high, cd_high);
-	out[3] = HIGH_PAIRS(ab_high, cd_high);
-}
-
-/* word[i] is word i behind `offset` of KVK_LANES rows, a lane a row. Every other pointer of `row` counts. */
-KVK_INLINE void turn_words(vf word[KVK_LANES], const char *const *row, int offset)
-{
-	vf quad[KVK_LANES / 4][4];
-
-	KVK_UNROLL
-	for (int g = 0; g < KVK_LANES / 4; g++)
-		turn_quads(quad[g], vf_loadu((const float *)(const void *)(row[2 * (4 * g)] + offset)),
-			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 1)] + offset)),
-			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 2)] + offset)),
-			   vf_loadu((const float *)(const void *)(row[2 * (4 * g + 3)] + offset)));
-	KVK_UNROLL
-	for (int i = 0; i < 4; i++) {
-#if KVK_LANES == 16
-		const vf low01 = LOW_HALVES(quad[0][i], quad[1][i]);
-		const vf low23 = LOW_HALVES(quad[2][i], quad[3][i]);
-		const vf high01 = HIGH_HALVES(quad[0][i], quad[1][i]);
-		const vf high23 = HIGH_HALVES(quad[2][i], quad[3][i]);
-
-		word[i] = EVEN_QUADS(low01, low23);
-		word[4 + i] = ODD_QUADS(low01, low23);
-		word[8 + i] = EVEN_QUADS(high01, high23);
-		word[12 + i] = ODD_QUADS(high01, high23);
-#elif KVK_LANES == 8
-		word[i] = LOW_HALVES(quad[0][i], quad[1][i]);
-		word[4 + i] = HIGH_HALVES(quad[0][i], quad[1][i]);
-#else
-		word[i] = quad[0][i];
-#endif
-	}
-}
-
-/* KVK_LANES rows of `width` bf16, `skip` bytes behind the pointers. */
-static void turn_bf16(float *dst, const char *const *row, int skip, int width)
-{
-	for (int d = 0; d < width; d += PAIR) {
-		vf word[KVK_LANES];
-
-		turn_words(word, row, skip + d * 2);
-		KVK_UNROLL
-		for (int i = 0; i < KVK_LANES; i++) {
-			vf_store(dst + (d + 2 * i) * KEYS, (vf)((vu)word[i] << 16));
-			vf_store(dst + (d + 2 * i + 1) * KEYS, (vf)((vu)word[i] & 0xffff0000u));
-		}
-	}
-}
-
-static void turn_f32(float *dst, const char *const *row, int skip, int width)
-{
-	for (int d = 0; d < width; d += KVK_LANES) {
-		vf word[KVK_LANES];
-
-		turn_words(word, row, skip + d * 4);
-		KVK_UNROLL
-		for (int i = 0; i < KVK_LANES; i++)
-			vf_store(dst + (d + i) * KEYS, word[i]);
-	}
-}
-
-/* Which elements of the rows a panel has: `dim` of memory, `width` with zeros behind. */
-struct panel {
-	int first;
-	int dim;
-	int width;
-	int bytes; /* of an element */
-};
-
-/* Elements of a key row as turn_bf16() or turn_f32() read them. */
-static void stage_row(const struct panel *panel, const char *row, char *staged, uint32_t dtype)
-{
-	row += panel->first * panel->bytes;
-	if (dtype == KVK_F16) {
-		convert_row((float *)(void *)staged, row, panel->dim, panel->width, KVK_F16);
-	} else {
-		memset(staged, 0, (size_t)panel->width * (size_t)panel->bytes);
-		memcpy(staged, row, (size_t)panel->dim * (size_t)panel->bytes);
-	}
-}
-
-/*
- * Up to KVK_LANES rows that cannot be read as they lie. Lanes without a key get the first: scores are
- * masked.
- */
-static void turn_staged(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
-			const char *const *key, int count)
-{
-	const char *row[2 * KVK_LANES];
-
-	for (int n = 0; n < KVK_LANES; n++) {
-		char *staged = (char *)(tile->some + n * PANEL);
-
-		row[2 * n] = n < count ? staged : (char *)tile->some;
-		if (n < count)
-			stage_row(panel, key[2 * n], staged, tile->dtype);
-	}
-	if (tile->dtype == KVK_BF16)
-		turn_bf16(dst, row, 0, panel->width);
-	else
-		turn_f32(dst, row, 0, panel->width);
-}
-
-static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, const struct kvk_gqa_keys *keys)
-{
-	const int skip = panel->first * panel->bytes;
-	const int in_place = tile->dtype != KVK_F16 && panel->dim == panel->width;
-
-	for (int n = 0; n < keys->count; n += KVK_LANES) {
-		const char *const *row = keys->row + 2 * n;
-		const int left = keys->count - n;
-
-		if (left < KVK_LANES || !in_place)
-			turn_staged(tile, panel, tile->panel + n, row, left < KVK_LANES ? left : KVK_LANES);
-		else if (tile->dtype == KVK_BF16)
-			turn_bf16(tile->panel + n, row, skip, panel->width);
-		else
-			turn_f32(tile->panel + n, row, skip, panel->width);
-	}
-}
 
 KVK_INLINE void convert_values_of(struct kvk_gqa_tile *tile, const struct panel *panel,
 				  const struct kvk_gqa_keys *keys, uint32_t dtype)
@@ -352,9 +90,9 @@ KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, c
 			 struct fetch *fetch)
 {
 	for (; steps >= STEPS; steps -= STEPS) {
-		const char *piece = visit(fetch, left);
+		const char *piece = visit(fetch);
 
-		KVK_UNROLL
+		KVK_NO_UNROLL
 		for (int n = 0; n < STEPS; n++, left += left_step, right += right_step) {
 			multiply_step(sum, left, left_row, right, rows, vecs);
 			if (n % (STEPS / PIECE) == 0)
@@ -387,11 +125,14 @@ KVK_INLINE void multiply_bf16(vf sum[ROWS][VECS], const float *left, float *righ
 			      int skip, int steps, const int rows, struct fetch *fetch)
 {
 	for (; steps >= STEPS; steps -= STEPS) {
-		const char *piece = visit(fetch, left);
+		const char *piece = visit(fetch);
 
-		KVK_UNROLL
+		KVK_NO_UNROLL
 		for (int n = 0; n < STEPS; n++, left++, right += PANEL, value += 2) {
 			multiply_bf16_step(sum, left, right, *value + skip, rows);
+			KVK_UNROLL
+			for (int line = 0; line < PANEL * 2; line += LINE)
+				__builtin_prefetch(value[2 * KVK_GQA_VALUES_AHEAD] + skip + line, 0, 3);
 			if (n % (STEPS / PIECE) == 0)
 				fetch_line(piece, n / (STEPS / PIECE));
 		}
@@ -559,89 +300,6 @@ static void weigh_panel(struct kvk_gqa_tile *tile, const struct panel *panel,
 	}
 }
 
-/* Scores of keys that a row does not see, or that are not there, become -INF. */
-static void mask_scores(struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys)
-{
-	for (int row = 0; row < tile->rows; row++)
-		for (int n = keys->mixed ? keys->seen[row] : keys->count; n < KEYS; n++)
-			tile->score[row * KEYS + n] = -INFINITY;
-}
-
-/* The largest lane, in all lanes. */
-KVK_INLINE vf spread_largest(vf a)
-{
-#if KVK_LANES == 16
-	a = vf_max(a, KVK_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-	a = vf_max(a, KVK_SHUFFLE(a, a, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
-#elif KVK_LANES == 8
-	a = vf_max(a, KVK_SHUFFLE(a, a, 4, 5, 6, 7, 0, 1, 2, 3));
-	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1, 6, 7, 4, 5));
-	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2, 5, 4, 7, 6));
-#else
-	a = vf_max(a, KVK_SHUFFLE(a, a, 2, 3, 0, 1));
-	return vf_max(a, KVK_SHUFFLE(a, a, 1, 0, 3, 2));
-#endif
-}
-
-/* The largest score of a row, in all lanes. */
-KVK_INLINE vf row_largest(const float *score)
-{
-	vf part[4];
-
-	KVK_UNROLL
-	for (int i = 0; i < 4; i++)
-		part[i] = vf_load(score + i * KVK_LANES);
-	for (int n = 4 * KVK_LANES; n < KEYS; n += 4 * KVK_LANES)
-		KVK_UNROLL
-	for (int i = 0; i < 4; i++)
-		part[i] = vf_max(vf_load(score + n + i * KVK_LANES), part[i]);
-	return spread_largest(vf_max(vf_max(part[0], part[1]), vf_max(part[2], part[3])));
-}
-
-/* A row's scores become weights; returns their sums. */
-KVK_INLINE vf row_weights(float *score, vf top)
-{
-	vf part[4];
-
-	KVK_UNROLL
-	for (int i = 0; i < 4; i++)
-		part[i] = (vf){0};
-	for (int n = 0; n < KEYS; n += 4 * KVK_LANES)
-		KVK_UNROLL
-	for (int i = 0; i < 4; i++) {
-		float *place = score + n + i * KVK_LANES;
-		const vf weight = vf_exp2(vf_load(place) - top);
-
-		part[i] += weight;
-		vf_store(place, weight);
-	}
-	return (part[0] + part[1]) + (part[2] + part[3]);
-}
-
-/* In three passes, so that no row waits for another step of its own. */
-static void softmax(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state)
-{
-	float fall[KVK_GQA_ROWS] KVK_GQA_ALIGNED = {0}; /* from the old maximum to the new one */
-
-	for (int row = 0; row < tile->rows; row++) {
-		const float old = state->max[row];
-		const float top = vf_max(row_largest(tile->score + row * KEYS), vf_set(old))[0];
-
-		fall[row] = old - top;
-		state->max[row] = top;
-	}
-	for (int row = 0; row < tile->rows; row += KVK_LANES)
-		vf_store(tile->keep + row, vf_exp2(vf_load(fall + row)));
-	for (int row = 0; row < tile->rows; row++) {
-		float *sum = state->sum + row * KVK_GQA_MAX_LANES;
-		const vf more = row_weights(tile->score + row * KEYS, vf_set(state->max[row]));
-
-		vf_store(sum, vf_fma(vf_load(sum), vf_set(tile->keep[row]), more));
-	}
-}
-
 static struct panel panel_at(const struct kvk_gqa_tile *tile, int first)
 {
 	const int dim = tile->dim - first;
@@ -658,11 +316,11 @@ static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
 {
 	struct fetch fetch;
 
-	begin_fetch(tile, next, &fetch);
+	begin_fetch(tile, now, next, &fetch);
 	for (int first = 0; first < tile->width; first += PANEL) {
 		const struct panel panel = panel_at(tile, first);
 
-		turn_keys(tile, &panel, now);
+		turn_keys(tile, &panel, now, &fetch);
 		score_panel(tile, &panel, now->count, &fetch);
 	}
 	if (now->mixed || now->count < KEYS)

@@ -15,13 +15,16 @@
 
 #include <stdint.h>
 
-#define KVK_GQA_KEYS 64       /* keys of a tile */
-#define KVK_GQA_ROWS 64       /* query rows of a tile, at most */
-#define KVK_GQA_ELEMENTS 8192 /* rows * width of a tile, at most: 32 KiB */
-#define KVK_GQA_PANEL 64      /* elements of a row that are converted at a time */
-#define KVK_GQA_WIDTH_STEP 32 /* widths are padded with zeros to a multiple: two vectors at every level */
-#define KVK_GQA_MAX_WIDTH 512 /* KVK_MAX_HEAD_DIM, padded */
-#define KVK_GQA_MAX_LANES 16  /* of any level */
+#define KVK_GQA_KEYS 64        /* keys of a tile */
+#define KVK_GQA_ROWS 64        /* query rows of a tile, at most */
+#define KVK_GQA_ELEMENTS 8192  /* rows * width of a tile, at most: 32 KiB */
+#define KVK_GQA_PANEL 64       /* elements of a row that are converted at a time */
+#define KVK_GQA_WIDTH_STEP 32  /* widths are padded with zeros to a multiple: two vectors at every level */
+#define KVK_GQA_MAX_WIDTH 512  /* KVK_MAX_HEAD_DIM, padded */
+#define KVK_GQA_MAX_LANES 16   /* of any level */
+#define KVK_GQA_PIECE 256      /* bytes of a row that are fetched at a time */
+#define KVK_GQA_ROW_PIECES 32  /* of four heads of 512 f32 */
+#define KVK_GQA_VALUES_AHEAD 6 /* keys whose rows are repeated behind the last one, to be asked for */
 /* The running maximum before the first key: finite, so that no INF - INF arises. */
 #define KVK_GQA_START_MAX -1e30f
 
@@ -39,7 +42,7 @@ struct kvk_gqa_keys {
 	int count;
 	int mixed;              /* not all rows see all keys */
 	int seen[KVK_GQA_ROWS]; /* leading keys of the tile; with `mixed` */
-	const char *row[2 * KVK_GQA_KEYS];
+	const char *row[2 * (KVK_GQA_KEYS + KVK_GQA_VALUES_AHEAD)];
 };
 
 /* The working memory of one thread, on its stack. */
@@ -47,10 +50,12 @@ struct kvk_gqa_tile {
 	int rows;              /* of a head of the band, 1 to KVK_GQA_ROWS */
 	int head, heads;       /* of the band: the one in turn, and how many */
 	int64_t head_bytes[2]; /* in memory from a head to the next one, of keys and of values */
-	int width;             /* of converted rows */
-	int dim;               /* elements of a row in memory */
-	uint32_t dtype;        /* of the keys and values */
-	float scale_log2;      /* of the logits, times log2(e) */
+	int row_pieces_log2; /* pieces that the band's heads have of a row in memory, the last ones repeated */
+	int64_t piece_offset[2][KVK_GQA_ROW_PIECES];
+	int width;        /* of converted rows */
+	int dim;          /* elements of a row in memory */
+	uint32_t dtype;   /* of the keys and values */
+	float scale_log2; /* of the logits, times log2(e) */
 
 	float q[KVK_GQA_ELEMENTS] KVK_GQA_ALIGNED; /* [heads][width][rows], times scale_log2 */
 	float panel[KVK_GQA_KEYS *
