@@ -21,7 +21,7 @@ struct kvd_memory {
 	enum kvd_share wanted;
 	bool allow_mps;
 	uint64_t bytes;
-	bool populated;
+	_Atomic bool populated; /* also read by the loop, which may ask what it is while it is made */
 	_Atomic bool lost;
 	int lock_fd; /* only for its lock bytes */
 	char problem[KVD_CUDA_PROBLEM_BYTES];
