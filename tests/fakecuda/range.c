@@ -5,6 +5,7 @@
  */
 #include "fake.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -17,9 +18,14 @@
 #endif
 
 #ifdef KVT_TSAN
-/* ThreadSanitizer knows the program's memory by its address. */
-#define WINDOW_BASE UINT64_C(0x7e9000000000)
-#define WINDOW_BYTES UINT64_C(0x1000000000)
+/*
+ * ThreadSanitizer knows the program's memory by its address: from 0x7e8000000000 to the end of what a process has. A wish outside of that it makes
+ * an address of 0, which the kernel then takes from root for the fixed place that was meant. Libraries lie from 0x7eff00000000 on.
+ */
+#define WINDOW_BASE UINT64_C(0x7e8100000000)
+#define WINDOW_BYTES UINT64_C(0x180000000)
+static_assert(WINDOW_BASE + FAKE_MAX_PROCESSES * WINDOW_BYTES < UINT64_C(0x7ef000000000),
+	      "every process's window is the program's memory");
 #else
 #define WINDOW_BASE UINT64_C(0x200000000000)
 #define WINDOW_BYTES UINT64_C(0x4000000000)

@@ -21,8 +21,8 @@
 #define SERVED_SHAPE                                                                                         \
 	"--set=pool.p.block_tokens=16", "--set=pool.p.planes=k f16 1x128", "--set=pool.p.devices=cuda:0"
 #define SERVED_POOL "--set=pool.p.blocks=64", SERVED_SHAPE
-/* 5.7 GiB. */
-#define SERVED_LARGE_POOL "--set=pool.p.blocks=1500000", SERVED_SHAPE
+/* 196 MiB, four pieces. */
+#define SERVED_LARGE_POOL "--set=pool.p.blocks=50000", SERVED_SHAPE
 
 /* share: "ipc" or "fd"; grace_ms: a text. */
 struct kvt_daemon *served_start(const char *share, const char *grace_ms);

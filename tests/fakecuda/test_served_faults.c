@@ -231,6 +231,13 @@ static uint64_t start_and_stop(const char *share, uint64_t failing)
 	return calls;
 }
 
+/* A daemon under ThreadSanitizer takes half a second to start; its threads are the same in each of them. */
+#ifdef __SANITIZE_THREAD__
+#define EACH 5u
+#else
+#define EACH 1u
+#endif
+
 /* Guards every release on the way of device_cuda*.c, in a daemon that goes on without the pool. */
 static void a_failure_of_any_call_leaves_nothing(void **state)
 {
@@ -238,15 +245,11 @@ static void a_failure_of_any_call_leaves_nothing(void **state)
 	char number[24];
 
 	(void)state;
-#ifdef __SANITIZE_THREAD__
-	/* The double maps a page at an address that ThreadSanitizer doesn't know, and it ends the daemon. */
-	skip();
-#endif
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t calls = start_and_stop(shares[i], 0);
 
 		setenv("FAKECUDA_FAIL_CODE", "999", 1);
-		for (uint64_t call = 1; call <= calls; call++) {
+		for (uint64_t call = 1; call <= calls; call += EACH) {
 			snprintf(number, sizeof(number), "%llu", (unsigned long long)call);
 			setenv("FAKECUDA_FAIL_CALL", number, 1);
 			start_and_stop(shares[i], call);

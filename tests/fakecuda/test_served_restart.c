@@ -86,7 +86,7 @@ static void run(const char *share)
 	assert_int_equal(kvt_daemon_wait(daemon), SIGKILL);
 	kvt_daemon_launch_again(daemon, options);
 	for (i = 0; i < 2; i++) {
-		snprintf(line, sizeof(line), "process %d (5.", (int)pids[i]);
+		snprintf(line, sizeof(line), "process %d (196.", (int)pids[i]);
 		assert_true(kvt_daemon_logged(daemon, line));
 	}
 	assert_true(kvt_daemon_logged(daemon, "2 processes of an earlier daemon may still map"));
@@ -138,7 +138,7 @@ static bool health_names(struct kvt_raw *admin, pid_t pid)
 
 	assert_int_equal(kvt_raw_ask(admin, KVW_MSG_STATUS, &request), 0);
 	kvw_text_copy(admin->answer.STATUS_OK.health, health, sizeof(health));
-	snprintf(name, sizeof(name), "process %d (5.", (int)pid);
+	snprintf(name, sizeof(name), "process %d (196.", (int)pid);
 	return strstr(health, "pool 'p' waits for room") && strstr(health, name);
 }
 
@@ -194,8 +194,8 @@ int main(int argc, char **argv)
 	};
 
 	(void)argc;
-	/* One pool of 6 GiB fits, two don't. */
-	setenv("FAKECUDA_MEMORY_MIB", "8192", 0);
+	/* One large pool fits, two don't. */
+	setenv("FAKECUDA_MEMORY_MIB", "256", 0);
 	kvt_cuda_start(argv);
 	kvt_watchdog(120);
 	if (kvt_cuda_role())
