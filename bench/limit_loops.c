@@ -30,7 +30,6 @@
 #define LINE 64
 #define ACCUMULATORS 12
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#define AHEAD_BYTES 1536
 
 typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t words __attribute__((vector_size(VECTOR_BYTES), aligned(VECTOR_BYTES), may_alias));
@@ -65,9 +64,9 @@ static uint64_t read_page(const char *page, size_t bytes, const char *next, int 
 	for (size_t at = 0; at < bytes; at += 4 * LINE) {
 		if (ahead)
 			for (size_t line = 0; line < 4 * LINE; line += LINE) {
-				const size_t want = at + line + AHEAD_BYTES;
+				const size_t want = at + line + BENCH_AHEAD_BYTES;
 
-				__builtin_prefetch(want < bytes ? page + want : next + (want - bytes));
+				__builtin_prefetch(want < bytes ? page + want : next + want % bytes);
 			}
 		for (size_t i = 0; i < LINE / VECTOR_BYTES * 4; i++)
 			sum[i] ^= *(const words *)(page + at + i * VECTOR_BYTES);

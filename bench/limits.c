@@ -112,12 +112,14 @@ static void read_part(void *arg, uint32_t index)
 	const struct bench_pages *pages = reading->pages;
 	const int32_t begin = (int32_t)((int64_t)pages->count * index / reading->threads);
 	const int32_t end = (int32_t)((int64_t)pages->count * (index + 1) / reading->threads);
+	const int32_t ahead =
+		pages->page_bytes < BENCH_AHEAD_BYTES ? (int32_t)(BENCH_AHEAD_BYTES / pages->page_bytes) : 1;
 	uint64_t sum = 0;
 
 	for (int32_t i = begin; i < end; i++) {
 		const char *page = pages->base + pages->ids[i] * (int64_t)pages->page_bytes;
-		const char *next =
-			pages->base + pages->ids[i + 1 < end ? i + 1 : i] * (int64_t)pages->page_bytes;
+		const char *next = pages->base +
+				   pages->ids[i + ahead < end ? i + ahead : i] * (int64_t)pages->page_bytes;
 
 		sum ^= ops()->read_page(page, pages->page_bytes, next, reading->ahead);
 	}

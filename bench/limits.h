@@ -12,11 +12,14 @@
 
 #include <kvpool/kernels.h>
 
+/* How far a read with requests ahead asks ahead. */
+#define BENCH_AHEAD_BYTES 1536
+
 /* As built for one level. */
 struct bench_limit_ops {
 	/* Flop done; *kept depends on all of them. */
 	double (*multiply_add)(uint64_t rounds, float *kept);
-	/* `bytes` a multiple of 256, 64-byte aligned; `next` is read after this page. */
+	/* `bytes` a multiple of 256, 64-byte aligned; `next` is what BENCH_AHEAD_BYTES ahead leads to. */
 	uint64_t (*read_page)(const char *page, size_t bytes, const char *next, int ahead);
 	/* Past the cache; `bytes` a multiple of 64, both 64-byte aligned. */
 	void (*copy)(char *to, const char *from, size_t bytes);
