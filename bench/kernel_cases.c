@@ -8,6 +8,16 @@
 		.name = (name_), .kernel = &bench_mla, .kind = BENCH_FMA, .target = (target_),               \
 		.heads = (heads_), .batch = (batch_), .context = (context_), .form = (dtype_)                \
 	}
+#define SPARSE(name_, kernel_, kind_, form_, target_)                                                        \
+	{                                                                                                    \
+		.name = (name_), .kernel = (kernel_), .kind = (kind_), .target = (target_),                  \
+		.heads = 16 * BENCH_KV_HEADS, .context = BENCH_POOL_TOKENS, .form = (form_)                  \
+	}
+#define DENSE(name_, form_)                                                                                  \
+	{                                                                                                    \
+		.name = (name_), .kernel = &bench_gqa, .kind = BENCH_FMA, .target = 0.65,                    \
+		.heads = 16 * BENCH_KV_HEADS, .context = 8192, .form = (form_)                               \
+	}
 #define WRITE(name_, kernel_, form_)                                                                         \
 	{                                                                                                    \
 		.name = (name_), .kernel = (kernel_), .kind = BENCH_COPY, .target = 0.8, .form = (form_)     \
@@ -26,33 +36,12 @@ struct bench_case bench_cases[] = {
 	 .target = 0.85,
 	 .heads = 4,
 	 .context = 131072},
-	{.name = "msa_sparse",
-	 .kernel = &bench_sparse,
-	 .kind = BENCH_FMA,
-	 .target = 0.6,
-	 .heads = 16 * BENCH_KV_HEADS,
-	 .context = BENCH_POOL_TOKENS,
-	 .form = BENCH_NHD},
+	SPARSE("msa_sparse", &bench_sparse, BENCH_FMA, BENCH_HND, 0.6),
+	SPARSE("msa_sparse_nhd", &bench_sparse, BENCH_FMA, BENCH_NHD, 0.6),
 	/* The same call against the memory it reads. */
-	{.name = "msa_sparse_read",
-	 .kernel = &bench_sparse_read,
-	 .kind = BENCH_READ,
-	 .heads = 16 * BENCH_KV_HEADS,
-	 .context = BENCH_POOL_TOKENS,
-	 .form = BENCH_NHD},
-	{.name = "msa_sparse_hnd",
-	 .kernel = &bench_sparse,
-	 .kind = BENCH_FMA,
-	 .target = 0.6,
-	 .heads = 16 * BENCH_KV_HEADS,
-	 .context = BENCH_POOL_TOKENS,
-	 .form = BENCH_HND},
-	{.name = "gqa_dense",
-	 .kernel = &bench_gqa,
-	 .kind = BENCH_FMA,
-	 .target = 0.65,
-	 .heads = 16 * BENCH_KV_HEADS,
-	 .context = 8192},
+	SPARSE("msa_sparse_nhd_read", &bench_sparse_read, BENCH_READ, BENCH_NHD, 0),
+	DENSE("gqa_dense", BENCH_HND),
+	DENSE("gqa_dense_nhd", BENCH_NHD),
 	WRITE("write_mla", &bench_mla_write, 0),
 	WRITE("write_nhd", &bench_kv_write, BENCH_NHD),
 	WRITE("write_hnd", &bench_kv_write, BENCH_HND),

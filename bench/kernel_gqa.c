@@ -20,6 +20,17 @@ struct bench_kv bench_kv_pool(void)
 	return kv;
 }
 
+/*
+ * Of the parameters of either kernel: each head's rows of a page behind one another, 32 KiB in a run, as in
+ * TensorRT-LLM's MSA caches; NHD, which is what the strides say without this, has 256 bytes of each KiB.
+ */
+#define LAY_OUT_BY_HEADS(p)                                                                                  \
+	do {                                                                                                 \
+		(p)->k_stride_token = (p)->v_stride_token = BENCH_HEAD_DIM;                                  \
+		(p)->k_stride_head = (p)->v_stride_head = BENCH_KV_PAGE * BENCH_HEAD_DIM;                    \
+		(p)->k_stride_page = (p)->v_stride_page = BENCH_KV_HEADS * BENCH_KV_PAGE * BENCH_HEAD_DIM;   \
+	} while (0)
+
 static const int32_t *one_length(int32_t context)
 {
 	int32_t *len = bench_memory(sizeof(*len));
@@ -90,6 +101,8 @@ static void open_gqa(struct bench_case *self)
 							 .block_table = bench_shuffle(PAGES),
 							 .lens = one_length(self->context),
 							 .out = bench_memory(elements * 2)};
+	if (self->form == BENCH_HND)
+		LAY_OUT_BY_HEADS(&self->params.gqa);
 }
 
 CALLS(gqa, gqa_dense, block_table += (int64_t)set * p.table_width)
@@ -110,14 +123,6 @@ static const int32_t *selections(int32_t blocks)
 				n == TOPK - 1 ? blocks - 1
 					      : n * stretch + (int32_t)bench_random((uint32_t)stretch);
 	return selected;
-}
-
-/* Each head's rows of a page behind one another: 32 KiB in a run, where NHD has 256 bytes of each KiB. */
-static void lay_out_by_heads(struct kvk_msa_sparse_params *p)
-{
-	p->k_stride_token = p->v_stride_token = BENCH_HEAD_DIM;
-	p->k_stride_head = p->v_stride_head = BENCH_KV_PAGE * BENCH_HEAD_DIM;
-	p->k_stride_page = p->v_stride_page = BENCH_KV_HEADS * BENCH_KV_PAGE * BENCH_HEAD_DIM;
 }
 
 static void open_sparse(struct bench_case *self)
@@ -152,7 +157,7 @@ static void open_sparse(struct bench_case *self)
 					       .lens = one_length(self->context),
 					       .out = bench_memory(elements * 2)};
 	if (self->form == BENCH_HND)
-		lay_out_by_heads(&self->params.sparse);
+		LAY_OUT_BY_HEADS(&self->params.sparse);
 }
 
 #define ROW_BYTES (BENCH_HEAD_DIM * 2) /* of one head */

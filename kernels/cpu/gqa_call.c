@@ -256,16 +256,11 @@ static void list_pieces(struct kvk_gqa_tile *tile)
 	const int pieces = divide_up(bytes, KVK_GQA_PIECE);
 	const int count = tile->heads * pieces;
 
-	tile->row_pieces_log2 = 0;
-	while (1 << tile->row_pieces_log2 < count)
-		tile->row_pieces_log2++;
-	for (int i = 0; i < 1 << tile->row_pieces_log2; i++) {
-		const int at = smaller(i, count - 1);
-
+	tile->row_pieces = count;
+	for (int i = 0; i < count; i++)
 		for (int which = 0; which < 2; which++)
 			tile->piece_offset[which][i] =
-				at / pieces * tile->head_bytes[which] + at % pieces * KVK_GQA_PIECE;
-	}
+				i / pieces * tile->head_bytes[which] + i % pieces * KVK_GQA_PIECE;
 }
 
 static void begin_tile(const struct cut *cut, const struct run *run, struct kvk_gqa_tile *tile)
@@ -525,8 +520,8 @@ static void visit_unit(void *arg, uint32_t thread, int64_t item)
 }
 
 /*
- * The most KV heads that the working memory of one tile holds, of those that divide their number. Selections
- * differ from head to head.
+ * The most KV heads that the working memory of one tile holds, of those that divide their number. One where
+ * selections differ from head to head, or where a head's tokens lie nearer than the next head.
  */
 static int32_t find_band(const struct cut *cut)
 {
@@ -536,7 +531,7 @@ static int32_t find_band(const struct cut *cut)
 		smaller(KVK_GQA_ELEMENTS / (cut->tile_rows * cut->width), KVK_GQA_ROWS / cut->tile_rows);
 
 	band = smaller(band, MAX_BAND);
-	if (call->sparse || cut->pieces > 1)
+	if (call->sparse || cut->pieces > 1 || call->k_stride_head > call->k_stride_token)
 		return 1;
 	while (band > 1 && call->kv_heads % band)
 		band--;

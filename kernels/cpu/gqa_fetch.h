@@ -2,7 +2,8 @@
 /*
  * For gqa_loops.c: the next tile's rows are brought into L2 while this one is worked on, a line at a time. A
  * core waits for about a dozen lines at once, and where all of these places are taken the products' own loads
- * wait too: so every part of the work asks, turning keys as well as both products, at one pace.
+ * wait too: so the products ask at one pace, a line a step. What a step can bear is little more than the
+ * instruction that asks: so the pieces are listed beforehand, and after the visits a plain loop goes on.
  */
 #ifndef KVPOOL_KERNELS_GQA_FETCH_H
 #define KVPOOL_KERNELS_GQA_FETCH_H
@@ -25,17 +26,12 @@
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
 
-/*
- * Pieces of the next tile's rows, asked for evenly over the visits. In a row there are 2^shift of them, the heads
- * of the band together.
- */
+/* Pieces of the next tile's rows, asked for evenly: each block of a product makes the same number of visits. */
 struct fetch {
-	const char *const *row; /* keys and values in turn */
-	const int64_t (*offset)[KVK_GQA_ROW_PIECES];
-	int shift;
-	int64_t last; /* piece */
-	int64_t pace; /* pieces a visit, times 2^16 */
-	int64_t due;  /* times 2^16 */
+	const char *const *piece; /* next one */
+	int a_visit;              /* pieces of a visit */
+	int a_block;              /* visits of a block */
+	int left;                 /* visits */
 };
 
 /* Into L2: L1 is full of what is being worked on. */
@@ -51,48 +47,78 @@ KVK_INLINE void fetch_piece(const char *piece)
 		fetch_line(piece, line);
 }
 
-KVK_INLINE const char *piece_at(const struct fetch *fetch, int64_t at)
+/* The piece whose lines the caller is to ask for; others of the visit are asked for at once. */
+KVK_INLINE const char *visit(struct fetch *fetch)
 {
-	const int64_t row = at >> fetch->shift;
+	for (int n = 1; n < fetch->a_visit; n++)
+		fetch_piece(*fetch->piece++);
+	return *fetch->piece++;
+}
 
-	return fetch->row[row] + fetch->offset[row & 1][at - (row << fetch->shift)];
+/* How many visits a block is to make. */
+KVK_INLINE int block_visits(struct fetch *fetch)
+{
+	const int visits = fetch->left < fetch->a_block ? fetch->left : fetch->a_block;
+
+	fetch->left -= visits;
+	return visits;
+}
+
+/* What the blocks of the tile left over. */
+static void end_fetch(struct fetch *fetch)
+{
+	for (int n = 0; n < fetch->left; n++)
+		fetch_piece(visit(fetch));
+}
+
+/* `pieces` of a row, most often a constant. */
+KVK_INLINE int list_rows(struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, int first, int end,
+			 const int pieces)
+{
+	const char **piece = tile->piece;
+
+	for (int row = first; row < end; row++, piece += pieces)
+		for (int i = 0; i < pieces; i++)
+			piece[i] = keys->row[row] + tile->piece_offset[row & 1][i];
+	for (int i = 0; end > first && i < KVK_GQA_REPEATED; i++)
+		piece[i] = piece[-1];
+	return (end - first) * pieces;
 }
 
 /*
- * The piece whose lines the caller is to ask for; the same one again costs less than finding out. Where the pace
- * is above one, the others are asked for at once.
+ * The pieces of rows [first, end), keys and values in turn, and behind them some repeated; returns their number.
+ * Rows of one piece are a list as they stand.
  */
-KVK_INLINE const char *visit(struct fetch *fetch)
+static int list_pieces(struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *keys, int first, int end,
+		       const char *const **list)
 {
-	const int64_t at = fetch->due >> 16;
-
-	fetch->due += fetch->pace;
-	if (fetch->pace > 1 << 16)
-		for (int64_t more = at + 1; more < fetch->due >> 16 && more <= fetch->last; more++)
-			fetch_piece(piece_at(fetch, more));
-	return piece_at(fetch, at < fetch->last ? at : fetch->last);
+	*list = tile->piece;
+	if (tile->row_pieces == 4)
+		return list_rows(tile, keys, first, end, 4);
+	if (tile->row_pieces > 1)
+		return list_rows(tile, keys, first, end, tile->row_pieces);
+	*list = keys->row + first;
+	return end - first;
 }
 
 /*
  * The tile's head asks for its share of the next keys, and for these on behalf of all heads: where the heads
- * of a token lie side by side, memory is read in order. How many pieces each time, so that the last ones are
- * asked for shortly before the tile ends. Without a next key it asks for a key of its own again.
+ * of a token lie side by side, memory is read in order. As many pieces each time that the last ones are asked
+ * for shortly before the tile ends.
  */
-static void begin_fetch(const struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *now,
-			const struct kvk_gqa_keys *next, struct fetch *fetch)
+static void begin_fetch(struct kvk_gqa_tile *tile, const struct kvk_gqa_keys *next, struct fetch *fetch)
 {
-	const int blocks = (tile->rows + ROWS - 1) / ROWS;
-	const int products = 2 * blocks * (KEYS / STEPS) * tile->width / (VECS * KVK_LANES);
-	const int turns = KEYS / KVK_LANES * tile->width / PAIR;
+	const int columns = VECS * KVK_LANES;
+	const int panels = (tile->width + PANEL - 1) / PANEL;
+	const int blocks = (tile->rows + ROWS - 1) / ROWS *
+			   (panels * KEYS / columns + (tile->width + columns - 1) / columns);
 	const int first = next->count * tile->head / tile->heads;
-	const int count = next->count * (tile->head + 1) / tile->heads - first;
-	const int64_t pieces = (int64_t)(2 * count) << tile->row_pieces_log2;
+	const int end = next->count * (tile->head + 1) / tile->heads;
+	const int pieces = list_pieces(tile, next, 2 * first, 2 * end, &fetch->piece);
 
-	*fetch = (struct fetch){.row = count ? next->row + 2 * first : now->row,
-				.offset = tile->piece_offset,
-				.shift = tile->row_pieces_log2,
-				.last = pieces ? pieces - 1 : 0,
-				.pace = (pieces << 16) / (products + turns) + 1};
+	fetch->a_visit = 1 + pieces / (blocks * (KEYS / STEPS));
+	fetch->left = (pieces + fetch->a_visit - 1) / fetch->a_visit;
+	fetch->a_block = (fetch->left + blocks - 1) / blocks;
 }
 
 #endif

@@ -89,16 +89,18 @@ KVK_INLINE void multiply(vf sum[ROWS][VECS], const float *left, int left_step, c
 			 const float *right, int right_step, int steps, const int rows, const int vecs,
 			 struct fetch *fetch)
 {
-	for (; steps >= STEPS; steps -= STEPS) {
+	const int visits = block_visits(fetch);
+
+	for (int n = 0; n < visits && steps >= STEPS; n++, steps -= STEPS) {
 		const char *piece = visit(fetch);
 
 		KVK_NO_UNROLL
-		for (int n = 0; n < STEPS; n++, left += left_step, right += right_step) {
+		for (int line = 0; line < STEPS; line++, left += left_step, right += right_step) {
 			multiply_step(sum, left, left_row, right, rows, vecs);
-			if (n % (STEPS / PIECE) == 0)
-				fetch_line(piece, n / (STEPS / PIECE));
+			fetch_line(piece, line);
 		}
 	}
+	KVK_NO_UNROLL
 	for (; steps > 0; steps--, left += left_step, right += right_step)
 		multiply_step(sum, left, left_row, right, rows, vecs);
 }
@@ -120,25 +122,35 @@ KVK_INLINE void multiply_bf16_step(vf sum[ROWS][VECS], const float *left, float 
 	add_products(sum, column, left, KEYS, rows, VECS);
 }
 
+/* A panel's part of a row some keys ahead, into L1. */
+KVK_INLINE void fetch_values(const char *const *value, int skip)
+{
+	KVK_UNROLL
+	for (int line = 0; line < PANEL * 2; line += LINE)
+		__builtin_prefetch(value[2 * KVK_GQA_VALUES_AHEAD] + skip + line, 0, 3);
+}
+
 /* The same of weights and bf16 values, which are left behind, converted, for the next rows. */
 KVK_INLINE void multiply_bf16(vf sum[ROWS][VECS], const float *left, float *right, const char *const *value,
 			      int skip, int steps, const int rows, struct fetch *fetch)
 {
-	for (; steps >= STEPS; steps -= STEPS) {
+	const int visits = block_visits(fetch);
+
+	for (int n = 0; n < visits && steps >= STEPS; n++, steps -= STEPS) {
 		const char *piece = visit(fetch);
 
 		KVK_NO_UNROLL
-		for (int n = 0; n < STEPS; n++, left++, right += PANEL, value += 2) {
+		for (int line = 0; line < STEPS; line++, left++, right += PANEL, value += 2) {
 			multiply_bf16_step(sum, left, right, *value + skip, rows);
-			KVK_UNROLL
-			for (int line = 0; line < PANEL * 2; line += LINE)
-				__builtin_prefetch(value[2 * KVK_GQA_VALUES_AHEAD] + skip + line, 0, 3);
-			if (n % (STEPS / PIECE) == 0)
-				fetch_line(piece, n / (STEPS / PIECE));
+			fetch_line(piece, line);
+			fetch_values(value, skip);
 		}
 	}
-	for (; steps > 0; steps--, left++, right += PANEL, value += 2)
+	KVK_NO_UNROLL
+	for (; steps > 0; steps--, left++, right += PANEL, value += 2) {
 		multiply_bf16_step(sum, left, right, *value + skip, rows);
+		fetch_values(value, skip);
+	}
 }
 
 /* Of the head in turn. */
@@ -316,11 +328,11 @@ static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
 {
 	struct fetch fetch;
 
-	begin_fetch(tile, now, next, &fetch);
+	begin_fetch(tile, next, &fetch);
 	for (int first = 0; first < tile->width; first += PANEL) {
 		const struct panel panel = panel_at(tile, first);
 
-		turn_keys(tile, &panel, now, &fetch);
+		turn_keys(tile, &panel, now);
 		score_panel(tile, &panel, now->count, &fetch);
 	}
 	if (now->mixed || now->count < KEYS)
@@ -331,6 +343,7 @@ static void attend(struct kvk_gqa_tile *tile, const struct kvk_gqa_state *state,
 
 		weigh_panel(tile, &panel, state, now, &fetch);
 	}
+	end_fetch(&fetch);
 }
 
 static void load_query(struct kvk_gqa_tile *tile, int row, const void *q, uint32_t dtype)

@@ -24,6 +24,8 @@
 #define KVK_GQA_MAX_LANES 16   /* of any level */
 #define KVK_GQA_PIECE 256      /* bytes of a row that are fetched at a time */
 #define KVK_GQA_ROW_PIECES 32  /* of four heads of 512 f32 */
+#define KVK_GQA_PIECES 1088    /* of a tile: 8 of each key and value, some of them repeated */
+#define KVK_GQA_REPEATED 16    /* a visit takes fewer: see gqa_fetch.h */
 #define KVK_GQA_VALUES_AHEAD 6 /* keys whose rows are repeated behind the last one, to be asked for */
 /* The running maximum before the first key: finite, so that no INF - INF arises. */
 #define KVK_GQA_START_MAX -1e30f
@@ -50,7 +52,7 @@ struct kvk_gqa_tile {
 	int rows;              /* of a head of the band, 1 to KVK_GQA_ROWS */
 	int head, heads;       /* of the band: the one in turn, and how many */
 	int64_t head_bytes[2]; /* in memory from a head to the next one, of keys and of values */
-	int row_pieces_log2; /* pieces that the band's heads have of a row in memory, the last ones repeated */
+	int row_pieces;        /* that the band's heads have of a row in memory */
 	int64_t piece_offset[2][KVK_GQA_ROW_PIECES];
 	int width;        /* of converted rows */
 	int dim;          /* elements of a row in memory */
@@ -64,6 +66,7 @@ struct kvk_gqa_tile {
 	float score[KVK_GQA_ROWS * KVK_GQA_KEYS] KVK_GQA_ALIGNED;      /* [rows][keys], then the weights */
 	float keep[KVK_GQA_ROWS] KVK_GQA_ALIGNED; /* what old values are multiplied with */
 	struct kvk_gqa_keys keys[2];
+	const char *piece[KVK_GQA_PIECES]; /* of the next keys, in the order they are asked for */
 };
 
 struct kvk_gqa_ops {

@@ -99,13 +99,12 @@ KVK_INLINE void turn_words(vf word[KVK_LANES], const char *const *row, int offse
 }
 
 /* KVK_LANES rows of `width` bf16, `skip` bytes behind the pointers. */
-static void turn_bf16(float *dst, const char *const *row, int skip, int width, struct fetch *fetch)
+static void turn_bf16(float *dst, const char *const *row, int skip, int width)
 {
 	for (int d = 0; d < width; d += PAIR) {
 		vf word[KVK_LANES];
 
 		turn_words(word, row, skip + d * 2);
-		fetch_piece(visit(fetch));
 		KVK_UNROLL
 		for (int i = 0; i < KVK_LANES; i++) {
 			vf_store(dst + (d + 2 * i) * KEYS, (vf)((vu)word[i] << 16));
@@ -114,13 +113,12 @@ static void turn_bf16(float *dst, const char *const *row, int skip, int width, s
 	}
 }
 
-static void turn_f32(float *dst, const char *const *row, int skip, int width, struct fetch *fetch)
+static void turn_f32(float *dst, const char *const *row, int skip, int width)
 {
 	for (int d = 0; d < width; d += KVK_LANES) {
 		vf word[KVK_LANES];
 
 		turn_words(word, row, skip + d * 4);
-		fetch_piece(visit(fetch));
 		KVK_UNROLL
 		for (int i = 0; i < KVK_LANES; i++)
 			vf_store(dst + (d + i) * KEYS, word[i]);
@@ -152,7 +150,7 @@ static void stage_row(const struct panel *panel, const char *row, char *staged, 
  * masked.
  */
 static void turn_staged(struct kvk_gqa_tile *tile, const struct panel *panel, float *dst,
-			const char *const *key, int count, struct fetch *fetch)
+			const char *const *key, int count)
 {
 	const char *row[2 * KVK_LANES];
 
@@ -164,13 +162,12 @@ static void turn_staged(struct kvk_gqa_tile *tile, const struct panel *panel, fl
 			stage_row(panel, key[2 * n], staged, tile->dtype);
 	}
 	if (tile->dtype == KVK_BF16)
-		turn_bf16(dst, row, 0, panel->width, fetch);
+		turn_bf16(dst, row, 0, panel->width);
 	else
-		turn_f32(dst, row, 0, panel->width, fetch);
+		turn_f32(dst, row, 0, panel->width);
 }
 
-static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, const struct kvk_gqa_keys *keys,
-		      struct fetch *fetch)
+static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, const struct kvk_gqa_keys *keys)
 {
 	const int skip = panel->first * panel->bytes;
 	const int in_place = tile->dtype != KVK_F16 && panel->dim == panel->width;
@@ -180,12 +177,11 @@ static void turn_keys(struct kvk_gqa_tile *tile, const struct panel *panel, cons
 		const int left = keys->count - n;
 
 		if (left < KVK_LANES || !in_place)
-			turn_staged(tile, panel, tile->panel + n, row, left < KVK_LANES ? left : KVK_LANES,
-				    fetch);
+			turn_staged(tile, panel, tile->panel + n, row, left < KVK_LANES ? left : KVK_LANES);
 		else if (tile->dtype == KVK_BF16)
-			turn_bf16(tile->panel + n, row, skip, panel->width, fetch);
+			turn_bf16(tile->panel + n, row, skip, panel->width);
 		else
-			turn_f32(tile->panel + n, row, skip, panel->width, fetch);
+			turn_f32(tile->panel + n, row, skip, panel->width);
 	}
 }
 
