@@ -28,6 +28,7 @@ struct kvc_cuda_kernels {
 	struct kvw_cuda *cuda;
 	struct kvw_cuda_module *module;
 	int32_t units;
+	uint32_t flags; /* of struct kvk_cuda_device */
 	pthread_mutex_t lock;
 	_Atomic uint32_t count;
 	struct function functions[MAX_FUNCTIONS];
@@ -52,6 +53,21 @@ static int count_units(struct kvw_cuda *cuda, int32_t *out, struct kvw_cuda_erro
 	return ret;
 }
 
+/* Compute capability 9.0 and no other takes the image's code for sm_90a. */
+static int find_warpgroups(struct kvw_cuda *cuda, uint32_t *out, struct kvw_cuda_error *error)
+{
+	int device, major, minor;
+	int ret = KVW_CUDA(cuda, error, cuCtxGetDevice, &device);
+
+	if (!ret)
+		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &major, KVW_CUDA_ATTR_MAJOR, device);
+	if (!ret)
+		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &minor, KVW_CUDA_ATTR_MINOR, device);
+	if (!ret)
+		*out = major == 9 && minor == 0 ? KVK_CUDA_WARPGROUPS : 0;
+	return ret;
+}
+
 int kvc_cuda_kernels_load(struct kvw_cuda *cuda, const void *image, struct kvc_cuda_kernels **out)
 {
 	struct kvc_cuda_kernels *kernels;
@@ -67,6 +83,8 @@ int kvc_cuda_kernels_load(struct kvw_cuda *cuda, const void *image, struct kvc_c
 		return kvc_fail_plain(ENOMEM, "the table of CUDA kernels");
 	kernels->cuda = cuda;
 	ret = count_units(cuda, &kernels->units, &error);
+	if (!ret)
+		ret = find_warpgroups(cuda, &kernels->flags, &error);
 	if (!ret)
 		ret = KVW_CUDA(cuda, &error, cuModuleLoadData, &kernels->module, image);
 	if (ret < 0) {
@@ -193,6 +211,7 @@ void kvc_cuda_launcher_init(struct kvc_cuda_launcher *launcher, struct kvc_cuda_
 {
 	*launcher = (struct kvc_cuda_launcher){
 		.device = {.size = sizeof(launcher->device),
+			   .flags = kernels->flags,
 			   .units = kernels->units,
 			   .launch = launch_on,
 			   .context = launcher},

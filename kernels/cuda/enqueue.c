@@ -16,7 +16,7 @@ int kvk_cuda_check_device(const struct kvk_cuda_device *device)
 {
 	if (!device || device->size < sizeof(*device) || !device->launch || device->units < 1)
 		return -EINVAL;
-	if (device->flags & ~KVK_CUDA_PLAN_READY)
+	if (device->flags & ~(KVK_CUDA_PLAN_READY | KVK_CUDA_WARPGROUPS))
 		return -EINVAL;
 	return device->split_keys < 0 || device->split_keys % 64 ? -EINVAL : 0;
 }

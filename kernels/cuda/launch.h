@@ -41,6 +41,12 @@ typedef int (*kvk_cuda_launch_fn)(void *context, const struct kvk_cuda_launch *l
 #define KVK_CUDA_PLAN_READY                                                                                  \
 	(1u << 0) /* mla_dense: the scratch holds the plan of an earlier call, same lens and shape */
 
+/*
+ * mla_dense of more than 32 rows a sequence, bf16 or f16: by warpgroups, which only the sm_90a part of the image has.
+ * For a device of compute capability 9.0; elsewhere the kernel ends in a trap.
+ */
+#define KVK_CUDA_WARPGROUPS (1u << 1)
+
 struct kvk_cuda_device {
 	uint32_t size;
 	uint32_t flags;

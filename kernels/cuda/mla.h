@@ -18,6 +18,10 @@ struct kvk_mla_shape
     : kvk_shape<FORMAT, RW, CW, KVK_MLA_TILE_KEYS, KVK_MLA_WIDTH, KVK_MLA_LATENT, false, FP8_ROWS> {
 };
 
+/* 64 rows by warpgroups, with 64 keys at a time: all of a multiprocessor's shared memory. */
+template <class FORMAT>
+using kvk_mla_group_shape = kvk_group_shape<FORMAT, KVK_COLUMN, KVK_MLA_WIDTH, KVK_MLA_LATENT>;
+
 #define KVK_MLA_SHARED(RW, CW, FP8_ROWS, bytes)                                                              \
 	static_assert(sizeof(kvk_tile_shared<kvk_mla_shape<kvk_bf16_format, RW, CW, FP8_ROWS>>) == bytes,    \
 		      "what the launcher asks for")
@@ -28,6 +32,9 @@ KVK_MLA_SHARED(4, 2, false, KVK_CUDA_MLA_R64_SHARED);
 KVK_MLA_SHARED(1, 4, true, KVK_CUDA_MLA_R16_FP8_SHARED);
 KVK_MLA_SHARED(2, 4, true, KVK_CUDA_MLA_R32_FP8_SHARED);
 KVK_MLA_SHARED(4, 2, true, KVK_CUDA_MLA_R64_FP8_SHARED);
+
+static_assert(sizeof(kvk_tile_shared<kvk_mla_group_shape<kvk_bf16_format>>) == KVK_CUDA_MLA_G64_SHARED,
+	      "what the launcher asks for");
 
 /* Rows of one sequence (dense) or of one query (sparse), from `first_row` on. */
 struct kvk_mla_rows {

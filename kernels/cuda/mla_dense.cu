@@ -101,3 +101,13 @@ template <class S> KVK_DEVICE void mla_dense(const kvk_cuda_mla_args &p)
 DENSE(bf16, kvk_bf16_format, false)
 DENSE(f16, kvk_f16_format, false)
 DENSE(fp8, kvk_bf16_format, true)
+
+/* Of 64 rows, on a device with warpgroups. */
+#define DENSE_GROUPS(name, format)                                                                           \
+	KVK_KERNEL(kvk_cuda_mla_dense_##name##_g64, kvk_cuda_mla_args, 256, 1)                               \
+	{                                                                                                    \
+		mla_dense<kvk_mla_group_shape<format>>(p);                                                   \
+	}
+
+DENSE_GROUPS(bf16, kvk_bf16_format)
+DENSE_GROUPS(f16, kvk_f16_format)

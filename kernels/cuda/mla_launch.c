@@ -27,6 +27,9 @@ static const struct tile tiles[] = {
 	{"r64", 64, 256, KVK_CUDA_MLA_R64_SHARED, KVK_CUDA_MLA_R64_FP8_SHARED},
 };
 
+/* As large as r64's, so that a plan for one is one for the other. */
+static const struct tile group_tile = {"g64", 64, 256, KVK_CUDA_MLA_G64_SHARED, 0};
+
 static const struct tile *tile_for(int64_t rows)
 {
 	return rows <= 16 ? &tiles[0] : rows <= 32 ? &tiles[1] : &tiles[2];
@@ -42,6 +45,8 @@ static const char *const dense_kernels[][3] = {KERNELS(mla_dense, bf16), KERNELS
 					       KERNELS(mla_dense, fp8)};
 static const char *const sparse_kernels[][3] = {KERNELS(mla_sparse, bf16), KERNELS(mla_sparse, f16),
 						KERNELS(mla_sparse, fp8)};
+
+static const char *const group_kernels[] = {"kvk_cuda_mla_dense_bf16_g64", "kvk_cuda_mla_dense_f16_g64"};
 
 /* Row of the tables above for a pair of dtypes, or -ENOTSUP. */
 static int format_of(uint32_t q_dtype, uint32_t kv_dtype)
@@ -262,14 +267,28 @@ static int enqueue_dense_plan(const struct kvk_cuda_device *device, const struct
 	return device->flags & KVK_CUDA_PLAN_READY ? 0 : enqueue_plan(device, &args);
 }
 
+/* The kernel for so many rows, and its tile. */
+static const char *dense_kernel(const struct kvk_cuda_device *device, const struct kvk_mla_dense_params *p,
+				int64_t rows, const struct tile **out_tile)
+{
+	const int format = format_of(p->q_dtype, p->kv_dtype);
+
+	*out_tile = tile_for(rows);
+	if (!(device->flags & KVK_CUDA_WARPGROUPS) || (*out_tile)->rows < group_tile.rows ||
+	    p->kv_dtype == KVK_MLA_FP8)
+		return dense_kernels[format][*out_tile - tiles];
+	*out_tile = &group_tile;
+	return group_kernels[format];
+}
+
 static int enqueue_dense(const struct kvk_cuda_device *device, const struct kvk_mla_dense_params *p,
 			 const struct dense_layout *l)
 {
 	const struct kvk_cuda_mla_args args = dense_args(p, l);
 	const struct kvk_cuda_combine_args merge = combine_args(&args);
 	const int64_t rows = (int64_t)p->s_q * p->heads;
-	const struct tile *tile = tile_for(rows);
-	const char *kernel = dense_kernels[format_of(p->q_dtype, p->kv_dtype)][tile - tiles];
+	const struct tile *tile;
+	const char *kernel = dense_kernel(device, p, rows, &tile);
 	int ret = enqueue_dense_plan(device, p, l);
 
 	if (!ret)

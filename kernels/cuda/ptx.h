@@ -57,7 +57,7 @@
 /* KVK_SHARED(struct, name): the block's dynamic shared memory, launched with at least the struct's size. */
 #ifdef __CUDACC__
 #define KVK_SHARED(type, name)                                                                               \
-	extern __shared__ __align__(128) unsigned char kvk_shared_memory[];                                  \
+	extern __shared__ __align__(1024) unsigned char kvk_shared_memory[];                                 \
 	type &name = *reinterpret_cast<type *>(kvk_shared_memory)
 #else
 #define KVK_SHARED(type, name) type &name = *static_cast<type *>(simt_shared(sizeof(type)))
@@ -220,6 +220,189 @@ KVK_DEVICE void kvk_mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_
 #define kvk_mma_f16(c, a, b) simt_mma_f16(c, a, b, __FILE__, __LINE__)
 #endif
 
+/* ------------------------------------------------------------------ warpgroups */
+
+/*
+ * Four warps multiply together (wgmma): c (+)= a b, 64 x N in f32, of 64 x 16 and 16 x N halves in shared memory;
+ * c without `add`. Thread t of the group holds of c what warp t / 32 would of mma's, for rows 16 (t / 32) on, N / 8 of
+ * them side by side. What `a` and `b` say is in groups.h. It goes on behind the program: c and the operands are
+ * the matrix unit's until kvk_group_wait(). For N = 32 b lies by columns (keys) as a does by rows; for 256 it lies by
+ * rows.
+ *
+ * Only sm_90a has it. Elsewhere these wrappers end the kernel, and the launchers never ask for one that has them.
+ */
+#ifdef __CUDACC__
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define KVK_WARPGROUPS
+#endif
+#define KVK_4_REGISTERS(c) "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])
+
+template <int N> KVK_DEVICE void kvk_no_warpgroups(float (&)[N][4], uint64_t, uint64_t, bool)
+{
+	asm volatile("trap;");
+}
+
+KVK_DEVICE void kvk_group_mma_32_bf16(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %18, 0; "
+		     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15"
+		     "}, %16, %17, add, 1, 1, 0, 0; }"
+		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
+		       KVK_4_REGISTERS(c[3])
+		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
+#else
+	kvk_no_warpgroups(c, a, b, add);
+#endif
+}
+
+KVK_DEVICE void kvk_group_mma_256_bf16(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0; "
+		     "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "
+		     "%56, %57, %58, %59, %60, %61, %62, %63, "
+		     "%64, %65, %66, %67, %68, %69, %70, %71, "
+		     "%72, %73, %74, %75, %76, %77, %78, %79, "
+		     "%80, %81, %82, %83, %84, %85, %86, %87, "
+		     "%88, %89, %90, %91, %92, %93, %94, %95, "
+		     "%96, %97, %98, %99, %100, %101, %102, %103, "
+		     "%104, %105, %106, %107, %108, %109, %110, %111, "
+		     "%112, %113, %114, %115, %116, %117, %118, %119, "
+		     "%120, %121, %122, %123, %124, %125, %126, %127"
+		     "}, %128, %129, add, 1, 1, 0, 1; }"
+		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
+		       KVK_4_REGISTERS(c[3]), KVK_4_REGISTERS(c[4]), KVK_4_REGISTERS(c[5]),
+		       KVK_4_REGISTERS(c[6]), KVK_4_REGISTERS(c[7]), KVK_4_REGISTERS(c[8]),
+		       KVK_4_REGISTERS(c[9]), KVK_4_REGISTERS(c[10]), KVK_4_REGISTERS(c[11]),
+		       KVK_4_REGISTERS(c[12]), KVK_4_REGISTERS(c[13]), KVK_4_REGISTERS(c[14]),
+		       KVK_4_REGISTERS(c[15]), KVK_4_REGISTERS(c[16]), KVK_4_REGISTERS(c[17]),
+		       KVK_4_REGISTERS(c[18]), KVK_4_REGISTERS(c[19]), KVK_4_REGISTERS(c[20]),
+		       KVK_4_REGISTERS(c[21]), KVK_4_REGISTERS(c[22]), KVK_4_REGISTERS(c[23]),
+		       KVK_4_REGISTERS(c[24]), KVK_4_REGISTERS(c[25]), KVK_4_REGISTERS(c[26]),
+		       KVK_4_REGISTERS(c[27]), KVK_4_REGISTERS(c[28]), KVK_4_REGISTERS(c[29]),
+		       KVK_4_REGISTERS(c[30]), KVK_4_REGISTERS(c[31])
+		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
+#else
+	kvk_no_warpgroups(c, a, b, add);
+#endif
+}
+
+KVK_DEVICE void kvk_group_mma_32_f16(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %18, 0; "
+		     "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15"
+		     "}, %16, %17, add, 1, 1, 0, 0; }"
+		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
+		       KVK_4_REGISTERS(c[3])
+		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
+#else
+	kvk_no_warpgroups(c, a, b, add);
+#endif
+}
+
+KVK_DEVICE void kvk_group_mma_256_f16(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0; "
+		     "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "
+		     "%56, %57, %58, %59, %60, %61, %62, %63, "
+		     "%64, %65, %66, %67, %68, %69, %70, %71, "
+		     "%72, %73, %74, %75, %76, %77, %78, %79, "
+		     "%80, %81, %82, %83, %84, %85, %86, %87, "
+		     "%88, %89, %90, %91, %92, %93, %94, %95, "
+		     "%96, %97, %98, %99, %100, %101, %102, %103, "
+		     "%104, %105, %106, %107, %108, %109, %110, %111, "
+		     "%112, %113, %114, %115, %116, %117, %118, %119, "
+		     "%120, %121, %122, %123, %124, %125, %126, %127"
+		     "}, %128, %129, add, 1, 1, 0, 1; }"
+		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
+		       KVK_4_REGISTERS(c[3]), KVK_4_REGISTERS(c[4]), KVK_4_REGISTERS(c[5]),
+		       KVK_4_REGISTERS(c[6]), KVK_4_REGISTERS(c[7]), KVK_4_REGISTERS(c[8]),
+		       KVK_4_REGISTERS(c[9]), KVK_4_REGISTERS(c[10]), KVK_4_REGISTERS(c[11]),
+		       KVK_4_REGISTERS(c[12]), KVK_4_REGISTERS(c[13]), KVK_4_REGISTERS(c[14]),
+		       KVK_4_REGISTERS(c[15]), KVK_4_REGISTERS(c[16]), KVK_4_REGISTERS(c[17]),
+		       KVK_4_REGISTERS(c[18]), KVK_4_REGISTERS(c[19]), KVK_4_REGISTERS(c[20]),
+		       KVK_4_REGISTERS(c[21]), KVK_4_REGISTERS(c[22]), KVK_4_REGISTERS(c[23]),
+		       KVK_4_REGISTERS(c[24]), KVK_4_REGISTERS(c[25]), KVK_4_REGISTERS(c[26]),
+		       KVK_4_REGISTERS(c[27]), KVK_4_REGISTERS(c[28]), KVK_4_REGISTERS(c[29]),
+		       KVK_4_REGISTERS(c[30]), KVK_4_REGISTERS(c[31])
+		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
+#else
+	kvk_no_warpgroups(c, a, b, add);
+#endif
+}
+
+#else
+#define kvk_group_mma_32_bf16(c, a, b, add) simt_group_mma_bf16(c, 32, a, b, false, add, __FILE__, __LINE__)
+#define kvk_group_mma_32_f16(c, a, b, add) simt_group_mma_f16(c, 32, a, b, false, add, __FILE__, __LINE__)
+#define kvk_group_mma_256_bf16(c, a, b, add) simt_group_mma_bf16(c, 256, a, b, true, add, __FILE__, __LINE__)
+#define kvk_group_mma_256_f16(c, a, b, add) simt_group_mma_f16(c, 256, a, b, true, add, __FILE__, __LINE__)
+#endif
+
+/* Before the first product that takes registers which the program wrote. */
+#ifdef __CUDACC__
+KVK_DEVICE void kvk_group_begin(void)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* Closes the group of products since the last one, and waits for all. */
+KVK_DEVICE void kvk_group_wait(void)
+{
+#ifdef KVK_WARPGROUPS
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+	asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+#else
+#define kvk_group_begin() simt_group_begin(__FILE__, __LINE__)
+#define kvk_group_wait() simt_group_wait(__FILE__, __LINE__)
+#endif
+
+/* What this thread has written to shared memory is there for the matrix unit, once a barrier is behind it too. */
+KVK_DEVICE void kvk_shared_fence(void)
+{
+#ifdef __CUDACC__
+#ifdef KVK_WARPGROUPS
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+#else
+	simt_shared_fence();
+#endif
+}
+
+/* A shared address as the matrix unit takes it: bytes from where shared memory begins. */
+KVK_DEVICE uint32_t kvk_shared_offset(const void *at)
+{
+#ifdef __CUDACC__
+	return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+#else
+	return simt_shared_offset(at);
+#endif
+}
+
 /* ------------------------------------------------------------------ memory */
 
 struct kvk_16_bytes {
@@ -293,6 +476,7 @@ KVK_DEVICE void kvk_store4(void *to, uint32_t value)
 	if (reinterpret_cast<uintptr_t>(to) % 4)
 		simt_misaligned(to, 4, "a store of 4 bytes");
 	memcpy(to, &value, sizeof(value));
+	simt_shared_written(to);
 #endif
 }
 

@@ -8,7 +8,8 @@
  *	output	warp (r, c) owns rows 16 r.. by values DV / CW c.., in registers for the whole run
  *
  * The next tile is on its way while one is computed. Rows in shared memory are 16 bytes longer than they
- * need be, so that the eight rows of an ldmatrix lie in different banks.
+ * need be, so that the eight rows of an ldmatrix lie in different banks. A shape of warpgroups (groups.h) differs in
+ * where halves lie, in who multiplies, and in nothing else.
  *
  * Everything is in units of log2. The maximum starts at -1e30 and scores that must not count are -INF, so
  * that no difference of infinities arises; keys that must not count are zeros in shared memory, as 0 * NaN
@@ -18,6 +19,7 @@
 #ifndef KVPOOL_KERNELS_CUDA_TILE_H
 #define KVPOOL_KERNELS_CUDA_TILE_H
 
+#include "groups.h"
 #include "value.h"
 
 #define KVK_NO_KEY -1
@@ -28,6 +30,14 @@ struct kvk_bf16_format {
 	static KVK_METHOD void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t *b)
 	{
 		kvk_mma_bf16(c, a, b);
+	}
+	static KVK_METHOD void group_scores(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
+	{
+		kvk_group_mma_32_bf16(c, a, b, add);
+	}
+	static KVK_METHOD void group_values(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
+	{
+		kvk_group_mma_256_bf16(c, a, b, add);
 	}
 	static KVK_METHOD uint32_t pack(float low, float high)
 	{
@@ -44,6 +54,14 @@ struct kvk_f16_format {
 	static KVK_METHOD void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t *b)
 	{
 		kvk_mma_f16(c, a, b);
+	}
+	static KVK_METHOD void group_scores(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
+	{
+		kvk_group_mma_32_f16(c, a, b, add);
+	}
+	static KVK_METHOD void group_values(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
+	{
+		kvk_group_mma_256_f16(c, a, b, add);
 	}
 	static KVK_METHOD uint32_t pack(float low, float high)
 	{
@@ -68,9 +86,56 @@ struct kvk_shape {
 			     P_PITCH = KEYS + 8; /* halves */
 	static constexpr int STAGES = FP8_ROWS ? 1 : 2;
 	static constexpr int P_PARTS = FP8_ROWS ? 2 : 1;
+	static constexpr bool GROUPS = false; /* warpgroups multiply */
 	static_assert(KEYS % (8 * CW) == 0 && KEYS % 16 == 0 && KEYS <= THREADS,
 		      "keys are shared out by eights");
 	static_assert(DK % 32 == 0 && DV % (16 * CW) == 0, "steps of sixteen");
+
+	/* Places in the arrays of kvk_tile_shared, in halves. */
+	static KVK_METHOD int32_t q_place(int32_t row, int32_t column)
+	{
+		return row * Q_PITCH + column;
+	}
+	static KVK_METHOD int32_t k_place(int32_t key, int32_t column)
+	{
+		return key * Q_PITCH + column;
+	}
+	static KVK_METHOD int32_t v_place(int32_t key, int32_t column)
+	{
+		return key * V_PITCH + column;
+	}
+	static KVK_METHOD int32_t p_place(int32_t row, int32_t key)
+	{
+		return row * P_PITCH + key;
+	}
+};
+
+/*
+ * 64 rows and two warpgroups: each takes half of the keys' scores and half of the values, of all rows. Sizes and
+ * places are those of groups.h; the values are the first DV of a key.
+ */
+template <class FORMAT_, int KEYS_, int DK_, int DV_>
+struct kvk_group_shape : kvk_shape<FORMAT_, 4, 2, KEYS_, DK_, DV_, false, false> {
+	static constexpr bool GROUPS = true;
+	static_assert(KEYS_ == KVK_COLUMN && DK_ % KVK_COLUMN == 0 && DV_ == 512,
+		      "what the products are made for");
+
+	static KVK_METHOD int32_t q_place(int32_t row, int32_t column)
+	{
+		return kvk_group_place<64>(row, column);
+	}
+	static KVK_METHOD int32_t k_place(int32_t key, int32_t column)
+	{
+		return kvk_group_place<KEYS_>(key, column);
+	}
+	static KVK_METHOD int32_t v_place(int32_t key, int32_t column)
+	{
+		return k_place(key, column);
+	}
+	static KVK_METHOD int32_t p_place(int32_t row, int32_t key)
+	{
+		return kvk_group_place<64>(row, key);
+	}
 };
 
 template <class S> struct kvk_tile_shared {
@@ -85,6 +150,19 @@ template <class S> struct kvk_tile_shared {
 	int64_t v_at[S::OWN_V ? 3 : 1][S::OWN_V ? S::KEYS : 1];
 };
 
+template <class FORMAT, int KEYS, int DK, int DV>
+struct kvk_tile_shared<kvk_group_shape<FORMAT, KEYS, DK, DV>> {
+	alignas(1024) uint16_t q[64 * DK];
+	alignas(1024) uint16_t k[2][KEYS * DK];
+	alignas(1024) uint16_t p[1][64 * KEYS];
+	uint16_t v[1][8]; /* unused, as the next two */
+	uint8_t raw[16];
+	int64_t v_at[1][1];
+	float max[2][64];
+	float sum[2][64];
+	int64_t k_at[3][KEYS];
+};
+
 /* A thread's part of the result: rows `row` and `row + 8` of the tile. */
 template <class S> struct kvk_tile_state {
 	float out[S::WARP_VALUES / 8][4];
@@ -96,7 +174,10 @@ template <class S> struct kvk_tile_state {
 template <class S> struct kvk_tile_place {
 	int32_t lane, r, c; /* warp's row and column of warps */
 
-	KVK_METHOD kvk_tile_place() : lane(kvk_lane()), r(kvk_warp() / S::CW), c(kvk_warp() % S::CW)
+	/* The four warps of a group share their columns. */
+	KVK_METHOD kvk_tile_place()
+	    : lane(kvk_lane()), r(S::GROUPS ? kvk_warp() % S::RW : kvk_warp() / S::CW),
+	      c(S::GROUPS ? kvk_warp() / S::RW : kvk_warp() % S::CW)
 	{
 	}
 	/* The tile's row of fragment half `i` (0 or 1). */
@@ -116,7 +197,7 @@ KVK_DEVICE void kvk_tile_load_queries(kvk_tile_shared<S> &sm, const SOURCE &sour
 	for (int32_t i = kvk_thread(); i < S::ROWS * CHUNKS; i += S::THREADS) {
 		const uint16_t *row = source.query(i / CHUNKS);
 
-		kvk_copy16_async(&sm.q[i / CHUNKS * S::Q_PITCH + i % CHUNKS * 8],
+		kvk_copy16_async(&sm.q[S::q_place(i / CHUNKS, i % CHUNKS * 8)],
 				 row ? row + i % CHUNKS * 8 : static_cast<const uint16_t *>(source.queries()),
 				 row);
 	}
@@ -140,14 +221,14 @@ KVK_DEVICE void kvk_tile_find(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 		sm.v_at[S::OWN_V ? t % 3 : 0][S::OWN_V ? i : 0] = v;
 }
 
-/* Rows of `chunks` 16-byte pieces, `pitch` bytes apart, from the offsets `at`; zeros where there is none. */
-template <class S>
-KVK_DEVICE void kvk_tile_load_rows(void *to, int pitch, const void *base, const int64_t *at, int chunks)
+/* Rows of `chunks` 16-byte pieces from the offsets `at`, piece i of key n to place(n, i); zeros where there is none. */
+template <class S, class PLACE>
+KVK_DEVICE void kvk_tile_load_rows(const PLACE &place, const void *base, const int64_t *at, int chunks)
 {
 	for (int32_t i = kvk_thread(); i < S::KEYS * chunks; i += S::THREADS) {
 		const int64_t offset = at[i / chunks];
 
-		kvk_copy16_async(static_cast<char *>(to) + i / chunks * pitch + i % chunks * 16,
+		kvk_copy16_async(place(i / chunks, i % chunks),
 				 static_cast<const char *>(base) +
 					 (offset == KVK_NO_KEY ? 0 : offset + i % chunks * 16),
 				 offset != KVK_NO_KEY);
@@ -158,16 +239,23 @@ template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_load(kvk_tile_shared<S> &sm, const SOURCE &source, int32_t t)
 {
 	const int32_t stage = t % S::STAGES;
+	uint16_t *k = sm.k[stage], *v = sm.v[S::OWN_V ? stage : 0];
+	uint8_t *raw = sm.raw;
 
 	if (S::FP8_ROWS) {
-		kvk_tile_load_rows<S>(sm.raw, KVK_MLA_FP8_ROW_BYTES, source.keys(), sm.k_at[t % 3],
-				      KVK_MLA_FP8_ROW_BYTES / 16);
+		kvk_tile_load_rows<S>(
+			[raw](int32_t key, int32_t piece) {
+				return raw + key * KVK_MLA_FP8_ROW_BYTES + piece * 16;
+			},
+			source.keys(), sm.k_at[t % 3], KVK_MLA_FP8_ROW_BYTES / 16);
 		return;
 	}
-	kvk_tile_load_rows<S>(sm.k[stage], 2 * S::Q_PITCH, source.keys(), sm.k_at[t % 3], S::DK / 8);
+	kvk_tile_load_rows<S>([k](int32_t key, int32_t piece) { return k + S::k_place(key, piece * 8); },
+			      source.keys(), sm.k_at[t % 3], S::DK / 8);
 	if (S::OWN_V)
-		kvk_tile_load_rows<S>(sm.v[S::OWN_V ? stage : 0], 2 * S::V_PITCH, source.values(),
-				      sm.v_at[S::OWN_V ? t % 3 : 0], S::DV / 8);
+		kvk_tile_load_rows<S>(
+			[v](int32_t key, int32_t piece) { return v + S::v_place(key, piece * 8); },
+			source.values(), sm.v_at[S::OWN_V ? t % 3 : 0], S::DV / 8);
 }
 
 /* Four e4m3 times their scale, as halves. */
@@ -313,8 +401,8 @@ KVK_DEVICE void kvk_tile_weigh(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state,
 
 			state.sum[h] += low + high;
 			kvk_tile_put_weights(
-				sm, at.row(h) * S::P_PITCH + S::WARP_KEYS * at.c + 8 * n + at.lane % 4 * 2,
-				low, high);
+				sm, S::p_place(at.row(h), S::WARP_KEYS * at.c + 8 * n + at.lane % 4 * 2), low,
+				high);
 		}
 	}
 }
@@ -327,7 +415,7 @@ KVK_DEVICE void kvk_tile_weigh(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state,
 template <class S> KVK_DEVICE void kvk_tile_scrub(uint16_t *v)
 {
 	for (int32_t i = kvk_thread(); i < S::KEYS * S::DV; i += S::THREADS) {
-		uint16_t *value = v + i / S::DV * S::V_PITCH + i % S::DV;
+		uint16_t *value = v + S::v_place(i / S::DV, i % S::DV);
 
 		if ((*value & S::FORMAT::EXPONENT) == S::FORMAT::EXPONENT)
 			*value = 0;
@@ -413,6 +501,34 @@ KVK_DEVICE void kvk_tile_finish(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state
 	}
 }
 
+/* Products by the engine of the shape. */
+template <class S>
+KVK_DEVICE void kvk_tile_multiply_keys(const kvk_tile_shared<S> &sm, const uint16_t *k,
+				       const kvk_tile_place<S> &at, float (&score)[S::WARP_KEYS / 8][4])
+{
+	if constexpr (S::GROUPS)
+		kvk_group_scores<S>(sm.q, k, at.c, score);
+	else
+		kvk_tile_scores(sm, k, at, score);
+}
+
+template <class S>
+KVK_DEVICE void kvk_tile_multiply_values(const kvk_tile_shared<S> &sm, const uint16_t *v,
+					 kvk_tile_state<S> &state, const kvk_tile_place<S> &at)
+{
+	if constexpr (S::GROUPS)
+		kvk_group_values<S>(sm.p[0], v, at.c, state.out);
+	else
+		kvk_tile_add_values(sm, v, state, at);
+}
+
+/* In front of a barrier behind which shared memory is multiplied. */
+template <class S> KVK_DEVICE void kvk_tile_hand_over(void)
+{
+	if constexpr (S::GROUPS)
+		kvk_shared_fence();
+}
+
 /* One tile: it has been asked for; the next one is asked for here. */
 template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const SOURCE &source,
@@ -425,6 +541,7 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
 	uint16_t *v = S::OWN_V ? sm.v[S::OWN_V ? t % S::STAGES : 0] : k;
 
 	kvk_copy_wait<0>();
+	kvk_tile_hand_over<S>();
 	kvk_block_sync(); /* the tile is there, and nobody is in the one before */
 	if (S::FP8_ROWS) {
 		kvk_tile_widen(sm);
@@ -434,15 +551,16 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
 		kvk_tile_load(sm, source, t + 1);
 	kvk_copy_commit();
 	kvk_tile_find(sm, source, begin, end, t + 2);
-	kvk_tile_scores(sm, k, at, score);
+	kvk_tile_multiply_keys(sm, k, at, score);
 	kvk_tile_mask(sm, state, at, t, first, source.scale(), score);
 	kvk_tile_offer_max(sm, at, score);
 	kvk_block_sync();
 	kvk_tile_weigh(sm, state, at, score);
 	if (first + S::KEYS > source.seen_by_all())
 		kvk_tile_scrub<S>(v);
+	kvk_tile_hand_over<S>();
 	kvk_block_sync();
-	kvk_tile_add_values(sm, v, state, at);
+	kvk_tile_multiply_values(sm, v, state, at);
 }
 
 /*

@@ -187,6 +187,11 @@ static int run(const struct kvk_cuda_launch *launch, struct mirrors *mirrors, vo
 	return ret;
 }
 
+uint32_t simt_device_flags(void)
+{
+	return launcher.device.flags;
+}
+
 int simt_device_launch(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct simt_device *device = context;

@@ -131,6 +131,13 @@ static void start_threads(struct simt_machine *m)
 		thread->waits_for = nullptr;
 		thread->copy_count = 0;
 		thread->copy_group = 0;
+		thread->unfenced = false;
+	}
+	m->unfenced = 0;
+	for (uint32_t g = 0; g < SIMT_GROUPS; g++) {
+		m->groups[g].arrived = 0;
+		m->groups[g].product_count = 0;
+		m->groups[g].begun = false;
 	}
 	for (uint32_t w = 0; w < m->warp_count; w++) {
 		m->warps[w].ready = ~0u;

@@ -58,10 +58,12 @@ void simt_copy_wait(uint32_t pending_groups)
 	for (uint32_t i = 0; i < self->copy_count; i++) {
 		const struct simt_copy *copy = &self->copies[i];
 
-		if (copy->group + pending_groups < self->copy_group)
+		if (copy->group + pending_groups < self->copy_group) {
 			memcpy(copy->to, copy->bytes, CHUNK);
-		else
+			simt_shared_written(copy->to);
+		} else {
 			self->copies[kept++] = *copy;
+		}
 	}
 	self->copy_count = kept;
 }

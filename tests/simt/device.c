@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t simt_device_flags(void)
+{
+	return KVK_CUDA_WARPGROUPS;
+}
+
 int simt_device_launch(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct simt_device *device = context;

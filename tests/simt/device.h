@@ -18,6 +18,9 @@ struct simt_device {
  */
 void simt_device_open(struct simt_device *device, int32_t units, int32_t split_keys, uint64_t seed);
 
+/* KVK_CUDA_WARPGROUPS where the kernels that need them run. */
+uint32_t simt_device_flags(void);
+
 /* Runs one launch: here, or on a GPU where tests/gpu/device.c is linked. `context`: the simt_device. */
 int simt_device_launch(void *context, const struct kvk_cuda_launch *launch);
 

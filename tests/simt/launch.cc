@@ -8,7 +8,7 @@
 
 #define MAX_SHARED_BYTES 232448 /* what a block of an H100 may ask for */
 #define MAX_GRID_YZ 65535
-#define SHARED_ALIGNMENT 128
+#define SHARED_ALIGNMENT 1024
 #define LAUNCH_FAILED 719 /* the driver's number */
 
 static struct simt_machine *machine_of_thread(void)

@@ -15,6 +15,8 @@
 
 #define SIMT_LANES 32
 #define SIMT_WARPS (SIMT_MAX_THREADS / SIMT_LANES)
+#define SIMT_GROUP_THREADS 128
+#define SIMT_GROUPS (SIMT_MAX_THREADS / SIMT_GROUP_THREADS)
 
 /* A place in a kernel's source: threads that meet must come from the same. */
 struct simt_where {
@@ -38,6 +40,7 @@ struct simt_thread {
 	struct simt_copy *copies;
 	uint32_t copy_count, copy_room;
 	uint64_t copy_group; /* not yet committed */
+	bool unfenced;       /* it wrote to shared memory, which the matrix unit need not see yet */
 };
 
 /* What the last lane to arrive computes for all; each lane left a pointer to its own arguments. */
@@ -51,10 +54,36 @@ struct simt_warp {
 	void *lanes[SIMT_LANES];
 };
 
+/* A product of a warpgroup that was issued and not waited for. */
+struct simt_group_product {
+	uint64_t a, b; /* descriptors */
+	uint32_t columns;
+	bool b_by_rows;
+	bool add;
+	float (*widen)(uint16_t code);
+};
+#define SIMT_GROUP_PRODUCTS 64
+
+/* Four warps that multiply together. */
+struct simt_group {
+	uint32_t arrived;
+	struct simt_where where;
+	void (*operation)(struct simt_group *group);
+	void *arguments[SIMT_GROUP_THREADS];
+	bool begun; /* registers were handed over */
+	bool early; /* products read shared memory when issued, not when waited for */
+	uint32_t product_count;
+	struct simt_group_product products[SIMT_GROUP_PRODUCTS];
+	float *result[SIMT_GROUP_THREADS];  /* where the program has them */
+	float sum[SIMT_GROUP_THREADS][128]; /* the matrix unit's own */
+	float a[64][16], b[256][16];        /* of one product; b by columns */
+};
+
 struct simt_machine {
 	struct simt_context scheduler;
 	struct simt_thread threads[SIMT_MAX_THREADS];
 	struct simt_warp warps[SIMT_WARPS];
+	struct simt_group groups[SIMT_GROUPS];
 	uint32_t opened; /* threads that have a stack */
 	struct simt_thread *current;
 
@@ -70,6 +99,7 @@ struct simt_machine {
 	uint32_t barrier_arrived;
 	struct simt_where barrier_where;
 
+	uint32_t unfenced;     /* threads */
 	unsigned char *shared; /* exactly launch->shared_bytes, fresh for each block */
 	uint64_t random;
 	uint32_t priority[SIMT_WARPS];

@@ -32,6 +32,16 @@ void simt_load_matrices(uint32_t *result, uint32_t count, const void *row, bool 
 void simt_mma_bf16(float *c, const uint32_t *a, const uint32_t *b, const char *file, int line);
 void simt_mma_f16(float *c, const uint32_t *a, const uint32_t *b, const char *file, int line);
 
+/* A warpgroup's products: see group.cc. c: 4 floats for each 8 columns. */
+void simt_group_begin(const char *file, int line);
+void simt_group_wait(const char *file, int line);
+void simt_group_mma(float *c, uint32_t columns, uint64_t a, uint64_t b, bool b_by_rows, bool add,
+		    float (*widen)(uint16_t code), const char *file, int line);
+void simt_shared_fence(void);
+/* This thread wrote there; it may be shared memory. */
+void simt_shared_written(const void *to);
+uint32_t simt_shared_offset(const void *at);
+
 void simt_misaligned(const void *address, size_t alignment, const char *what);
 
 static inline uint32_t simt_thread_index(void)
@@ -77,5 +87,21 @@ static inline uint16_t simt_f32_to_bf16(float value)
 
 float simt_f16_to_f32(uint16_t code);
 uint16_t simt_f32_to_f16(float value);
+
+template <uint32_t N>
+static inline void simt_group_mma_bf16(float (&c)[N][4], uint32_t columns, uint64_t a, uint64_t b,
+				       bool b_by_rows, bool add, const char *file, int line)
+{
+	static_assert(N <= 32, "a warpgroup's product has at most 256 columns");
+	simt_group_mma(c[0], columns, a, b, b_by_rows, add, simt_bf16_to_f32, file, line);
+}
+
+template <uint32_t N>
+static inline void simt_group_mma_f16(float (&c)[N][4], uint32_t columns, uint64_t a, uint64_t b,
+				      bool b_by_rows, bool add, const char *file, int line)
+{
+	static_assert(N <= 32, "a warpgroup's product has at most 256 columns");
+	simt_group_mma(c[0], columns, a, b, b_by_rows, add, simt_f16_to_f32, file, line);
+}
 
 #endif
