@@ -34,6 +34,7 @@ struct gpu_case {
 	int32_t heads, batch, s_q, context, topk;
 	uint32_t dtype;   /* of the cache */
 	bool block_major; /* a layer's pages lie a whole block of all layers apart */
+	bool by_warps;    /* by mma where warpgroups could do it */
 	double bytes, flop;
 	/* An output, of bf16 or f32: no NaN may be left in it. NULL: not looked at. */
 	void *out;

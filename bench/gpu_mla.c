@@ -86,7 +86,11 @@ static void open_dense(struct gpu_case *self, struct bench_gpu *gpu)
 
 static int run_dense(const struct gpu_case *self, const struct kvk_cuda_device *device)
 {
-	return kvk_mla_dense_cuda(device, &self->params.mla);
+	struct kvk_cuda_device plain = *device;
+
+	if (self->by_warps)
+		plain.flags &= ~KVK_CUDA_WARPGROUPS;
+	return kvk_mla_dense_cuda(&plain, &self->params.mla);
 }
 
 const struct gpu_op gpu_mla = {.open = open_dense, .run = run_dense};
