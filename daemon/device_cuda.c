@@ -326,14 +326,27 @@ int kvd_cuda_try(struct kvd_memory *memory, struct kvd_cuda_device *out)
 	return ret;
 }
 
-/* Where there is no context, none is made for it: that takes long and costs device memory. */
+/*
+ * Where there is no context, none is made for it: that takes long and costs device memory. A descriptor of the pool's memory comes from the kernel's
+ * driver each time, where a device's name and UUID may be told from this process's memory for as long as it lives.
+ */
+static int look_without_context(struct kvd_memory *memory)
+{
+	int fd = -1;
+	int ret = KVD_CUDA(memory, cuMemExportToShareableHandle, &fd, memory->chunks[0].handle,
+			   KVW_CUDA_HANDLE_FD, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
 int kvd_cuda_look(struct kvd_memory *memory)
 {
-	struct kvw_cuda_uuid uuid;
 	int ret;
 
-	if (!memory->context)
-		return KVD_CUDA(memory, cuDeviceGetUuid, &uuid, memory->ordinal);
+	if (memory->share == KVD_SHARE_FD)
+		return look_without_context(memory);
 	ret = kvd_cuda_enter(memory);
 	if (ret < 0)
 		return ret;

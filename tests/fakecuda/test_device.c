@@ -419,6 +419,31 @@ static void a_lost_device_is_marked(void **state)
 	assert_nothing_left();
 }
 
+/* Guards look_without_context(): a context made for each look would cost the device memory, a descriptor left by each the daemon its last one. */
+static void a_look_by_descriptor_keeps_nothing(void **state)
+{
+	struct kvd_cuda_sharing sharing;
+	struct kvd_memory *memory = made("cuda:0", KVD_SHARE_FD, &sharing);
+	uint64_t contexts = kvt_cuda_calls(getpid(), "cuDevicePrimaryCtxRetain");
+	int64_t live = kvt_cuda_live(getpid(), NULL, 0);
+	int fds = kvt_count_fds();
+
+	(void)state;
+	assert_int_equal(kvd_cuda_look(memory), 0);
+	kvt_cuda_fail("cuMemExportToShareableHandle", 1, KVW_CUDA_UNKNOWN);
+	assert_int_equal(kvd_cuda_look(memory), -EIO);
+	assert_false(kvd_cuda_lost(memory));
+	kvt_cuda_fail("cuMemExportToShareableHandle", 1, KVW_CUDA_ECC_UNCORRECTABLE);
+	assert_int_equal(kvd_cuda_look(memory), -ENOTRECOVERABLE);
+	kvt_cuda_fail(NULL, 0, 0);
+	assert_true(kvd_cuda_lost(memory));
+	assert_int_equal(kvt_cuda_calls(getpid(), "cuDevicePrimaryCtxRetain"), contexts);
+	assert_int_equal(kvt_cuda_live(getpid(), NULL, 0), live);
+	assert_int_equal(kvt_count_fds(), fds);
+	ops->destroy(memory);
+	assert_nothing_left();
+}
+
 /* The role "odd": the answer of populate() on a machine that the environment describes. */
 static int odd_role(void)
 {
@@ -480,6 +505,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(populating_stops_when_cancelled),
 		cmocka_unit_test(a_failure_of_any_call_leaves_nothing),
 		cmocka_unit_test(a_lost_device_is_marked),
+		cmocka_unit_test(a_look_by_descriptor_keeps_nothing),
 		cmocka_unit_test(machines_that_can_not_are_refused),
 	};
 	struct kvw_cuda *first;

@@ -76,18 +76,17 @@ static void health_of(const struct kvt_daemon *daemon, char health[512], char of
 
 /*
  * Guards end_without_device() in session.c: without it the engine waits for ever for steps that will not be
- * reached.
+ * reached. And the call that kvd_cuda_look() in device_cuda.c makes in each way of sharing: without it nobody learns of the loss.
  */
-static void a_lost_device_ends_its_engines_and_no_others(void **state)
+static void lose_device(const char *const *options, const char *function)
 {
-	struct kvt_daemon *daemon = kvt_daemon_start(both);
+	struct kvt_daemon *daemon = kvt_daemon_start(options);
 	struct kvt_raw *engine = engine_of(daemon);
 	struct kvt_raw *late = kvt_raw_hello(daemon);
 	char health[512];
 	char off[512];
 
-	(void)state;
-	kvt_cuda_fail_in(daemon->pid, "cuStreamSynchronize", 1, KVW_CUDA_ECC_UNCORRECTABLE);
+	kvt_cuda_fail_in(daemon->pid, function, 1, KVW_CUDA_ECC_UNCORRECTABLE);
 	kvt_raw_must_be_revoked(engine, -KVP_EDEVICE);
 	assert_non_null(strstr(engine->error, "CUDA_ERROR_ECC_UNCORRECTABLE"));
 	assert_int_equal(kvt_channel(engine)->revoked, -KVP_EDEVICE);
@@ -99,6 +98,16 @@ static void a_lost_device_ends_its_engines_and_no_others(void **state)
 	kvt_raw_close(late);
 	end_engine(daemon, engine);
 	kvt_daemon_stop(daemon);
+}
+
+static void a_lost_device_ends_its_engines_and_no_others(void **state)
+{
+	static const char *const by_fd[] = {HOST_POOL, SERVED_POOL, "--set=pool.p.share=fd",
+					    "--set=pool.p.device_grace_ms=0", NULL};
+
+	(void)state;
+	lose_device(both, "cuStreamSynchronize");
+	lose_device(by_fd, "cuMemExportToShareableHandle");
 }
 
 static bool hangs(void *arg)
