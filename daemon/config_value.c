@@ -217,7 +217,8 @@ static int read_devices(const struct kvd_context *context, void *base)
 {
 	if (strchr(context->text, ','))
 		return kvd_value_fail(context,
-				      "is refused: more than one device is not supported by this version");
+				      "is refused: more than one device is not supported by this version, "
+				      "the limit is 1; give one, or make a pool for each");
 	if (strcmp(context->text, "host") != 0 && kvd_cuda_check_name(context->text))
 		return kvd_value_fail(context, "is no device");
 	return read_text(context, base);

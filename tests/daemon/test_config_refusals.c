@@ -65,6 +65,8 @@ static void a_wrong_file_is_refused_at_its_line(void **state)
 		{"[pool a]\nblocks=1\ndevices=cuda:0\npages=thp\n",
 		 {":4:", "pages = 'thp'", "devices = 'cuda:0'"}},
 		{"[daemon]\nallow_mps=maybe\n", {":2:", "allow_mps", "'maybe'", "no|yes"}},
+		{"[pool a]\nblocks=1\ndevices=cuda:0, cuda:1\n",
+		 {":3:", "'cuda:0, cuda:1'", "more than one device", "limit is 1"}},
 		{"[pool a]\nblocks=1\ndevices=host, host\n",
 		 {":3:", "more than one device is not supported"}},
 		{"[pool a b]\nblocks=1\n", {":1:", "'a b'", "44"}},
