@@ -69,8 +69,13 @@ static struct told ask_reader(int role_socket)
 	return told;
 }
 
+static bool has_four_blocks(void *arg)
+{
+	return kvt_pool_state(arg).cached >= 4;
+}
+
 /*
- * Guards the load of the word in kvd_attachment_latch_one(), and the steps that kvd_engine_progress() waits
+ * Guards the load of the word in kvd_attachment_latch_one() (attachment.c), and the steps that kvd_engine_progress() waits
  * for: with either gone the first look finds the blocks, or the second doesn't.
  */
 static void a_block_is_found_when_its_stream_has_written_it(void **state)
@@ -95,8 +100,7 @@ static void a_block_is_found_when_its_stream_has_written_it(void **state)
 		assert_int_equal(kvt_publish(writer.raw, 0, open.hold, 0, 4, 3, 1).granted, 4);
 		assert_int_equal(ask_reader(role_socket).matched, 0);
 		__atomic_store_n(page, 1, __ATOMIC_RELEASE);
-		while (kvt_pool_state(writer.raw).cached < 4)
-			;
+		kvt_wait_until(has_four_blocks, writer.raw);
 		told = ask_reader(role_socket);
 		assert_int_equal(told.matched, 4);
 		for (uint32_t b = 0; b < 4; b++)
@@ -168,7 +172,7 @@ static bool takes_one_of(struct served_engine *engine, const struct told *victim
 }
 
 /*
- * Guards grace_has_passed() in kvd_device_proves_gone(): without it the victim's blocks are free, and leased
+ * Guards grace_has_passed() in kvd_device_proves_gone() (device_proof.c): without it the victim's blocks are free, and leased
  * here, while its device still writes them.
  */
 static void a_killed_writers_blocks_are_nobodys_while_its_device_writes(void **state)

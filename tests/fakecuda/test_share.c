@@ -67,7 +67,7 @@ static struct share_engine attached(const struct kvt_daemon *daemon)
 #define ANSWER(engine, ...) share_ask(&(engine), (struct share_order){__VA_ARGS__})
 
 /*
- * Guards kvc_word_store() on the stream in kvp_step_done_on(): a store by the host at the call would make the block findable before its bytes
+ * Guards kvc_word_store() (words_cuda.c) on the stream in kvp_step_done_on(): a store by the host at the call would make the block findable before its bytes
  * are there. And pool_memory() in kvp_plane_view(): both sides have the same bytes at addresses of their own.
  */
 static void what_one_engine_writes_another_reads_when_its_stream_has_run(void **state)
@@ -105,6 +105,37 @@ static void what_one_engine_writes_another_reads_when_its_stream_has_run(void **
 	}
 }
 
+static bool finds_seven_blocks(void *arg)
+{
+	struct share_engine *engine = arg;
+
+	if (ASK(*engine, .what = SHARE_OPEN, .number = 7 * BLOCK_TOKENS + 1, .value = 1000) ==
+	    7 * BLOCK_TOKENS)
+		return true;
+	ASK(*engine, .what = SHARE_CLOSE);
+	return false;
+}
+
+/* All or none: without them nothing is had. */
+static bool is_granted(const struct share_engine *engine, uint32_t blocks)
+{
+	struct share_answer answer =
+		ANSWER(*engine, .what = SHARE_OPEN, .number = blocks * BLOCK_TOKENS, .value = 5000);
+
+	assert_true(!answer.ret || answer.ret == -KVP_ENOBLOCKS);
+	return !answer.ret;
+}
+
+static bool is_granted_eight_blocks(void *arg)
+{
+	return is_granted(arg, 8);
+}
+
+static bool is_granted_nine_blocks(void *arg)
+{
+	return is_granted(arg, 9);
+}
+
 /*
  * Guards last_use() and the line `.timeline` beside it in close.c, together with the stream's own store: blocks that a queued step still reads or
  * writes are nobody's else's until the stream has run, though their sequence is closed. Seven were complete and are only read, the eighth is
@@ -112,8 +143,6 @@ static void what_one_engine_writes_another_reads_when_its_stream_has_run(void **
  */
 static void blocks_of_a_queued_step_go_to_nobody(void **state)
 {
-	const struct share_order steal = {.what = SHARE_OPEN, .number = 8 * BLOCK_TOKENS, .value = 5000};
-
 	(void)state;
 	for (uint32_t way = 0; way < 2; way++) {
 		struct kvt_daemon *daemon = start(ways[way]);
@@ -125,24 +154,21 @@ static void blocks_of_a_queued_step_go_to_nobody(void **state)
 		ASK(user, .what = SHARE_CLOSE);
 		ASK(user, .what = SHARE_GATE);
 		ASK(user, .what = SHARE_PASS);
-		while (ASK(user, .what = SHARE_OPEN, .number = 7 * BLOCK_TOKENS + 1, .value = 1000) !=
-		       7 * BLOCK_TOKENS)
-			ASK(user, .what = SHARE_CLOSE);
+		kvt_wait_until(finds_seven_blocks, &user);
 		ASK(user, .what = SHARE_GATE);
 		ASK(user, .what = SHARE_WRITE, .value = 8, .number = 2);
 		ASK(user, .what = SHARE_CLOSE);
 		ASK(user, .what = SHARE_SYNC);
-		assert_int_equal(share_ask(&other, steal).ret, -KVP_ENOBLOCKS);
+		assert_false(is_granted_eight_blocks(&other));
 		ASK(user, .what = SHARE_PASS);
-		while (share_ask(&other, steal).ret == -KVP_ENOBLOCKS)
-			;
+		kvt_wait_until(is_granted_eight_blocks, &other);
 		share_engine_stop(&other);
 		share_engine_stop(&user);
 		kvt_daemon_stop(daemon);
 	}
 }
 
-/* Guards the word `drained` in kvc_device_close(): without it the next engine would wait for the grace of a process that goes on. */
+/* Guards the word `drained` in kvc_device_close() (attach_cuda.c): without it the next engine would wait for the grace of a process that goes on. */
 static void an_engine_that_leaves_gives_back_at_once(void **state)
 {
 	(void)state;
@@ -155,16 +181,17 @@ static void an_engine_that_leaves_gives_back_at_once(void **state)
 		ASK(first, .what = SHARE_WRITE, .value = 7);
 		/* Its context, its stream, and nothing of the library's. */
 		assert_int_equal(ASK(first, .what = SHARE_LEAVE), 2);
-		while (ANSWER(second, .what = SHARE_OPEN, .number = 9 * BLOCK_TOKENS, .value = 5000).ret ==
-		       -KVP_ENOBLOCKS)
-			;
+		kvt_wait_until(is_granted_nine_blocks, &second);
 		share_engine_stop(&second);
 		share_engine_stop(&first);
 		kvt_daemon_stop(daemon);
 	}
 }
 
-/* A dead writer's unfinished block is lost, and said to be before anything of it is used. */
+/*
+ * A dead writer's unfinished block is lost, and said to be before anything of it is used. Guards the load of the word in kvd_attachment_latch_one()
+ * (attachment.c): a step that nobody's stream has reached would be complete.
+ */
 static void a_killed_writers_block_is_lost(void **state)
 {
 	(void)state;
@@ -190,6 +217,7 @@ static void a_killed_writers_block_is_lost(void **state)
 	}
 }
 
+/* Guards allow_access() (map_cuda.c), one call for all pieces, and check_device() (cuda.c), which compares the UUID. */
 static void attach_maps_with_one_access_and_refuses_another_device(void **state)
 {
 	(void)state;
@@ -211,7 +239,7 @@ static void attach_maps_with_one_access_and_refuses_another_device(void **state)
 	}
 }
 
-/* Every call that an attach makes fails once. What is left is the process's own context and stream; then it attaches. */
+/* Every call that an attach makes fails once. Guards unmap() in create() (map_cuda.c) and drop_all() (cuda.c). What is left is the process's own context and stream; then it attaches. */
 static void no_failed_call_of_an_attach_leaves_anything(void **state)
 {
 	(void)state;
@@ -263,7 +291,7 @@ static bool says_gone(void *arg)
 	return ANSWER(*(struct share_engine *)arg, .what = SHARE_CHECK).ret == -KVP_EDAEMON;
 }
 
-/* Guards kvc_device_check(): an allocation of a dead daemon's must be let go of; memory of pieces stays with who has it. */
+/* Guards kvc_device_check() (attach_cuda.c): an allocation of a dead daemon's must be let go of; memory of pieces stays with who has it. */
 static void a_dead_daemons_allocation_is_let_go_of(void **state)
 {
 	(void)state;

@@ -147,7 +147,7 @@ static void read_and_stand(const struct scene *scene, bool as_batch)
 }
 
 /*
- * Guards the kvc_word_wait() in kvc_coming_queue(): without it the reader's step is done, and has read other bytes, before the writer's stream has
+ * Guards the kvc_word_wait() in kvc_coming_queue() (coming_cuda.c): without it the reader's step is done, and has read other bytes, before the writer's stream has
  * written them. One wait for all three blocks: they are one step's.
  */
 static void a_readers_stream_waits_for_the_writers_and_reads_the_final_bytes(void **state)
@@ -173,7 +173,7 @@ static void a_readers_stream_waits_for_the_writers_and_reads_the_final_bytes(voi
 }
 
 /*
- * Guards kvd_attachment_poison(): without it the reader's stream stands for ever. And kvc_coming_settle() in kvc_settle_check(), the poison check:
+ * Guards kvd_attachment_poison() (attachment.c): without it the reader's stream stands for ever. And kvc_coming_settle() in kvc_settle_check() (settle.c), the poison check:
  * without it the step's outcome stands, though its bytes are not the writer's. The control is the test before, which differs by the kill.
  */
 static void a_killed_writer_ends_the_wait_and_the_step_is_refused(void **state)
@@ -243,16 +243,19 @@ static void another_namespace_is_granted_nothing_that_is_coming(void **state)
 	strike_scene(&scene);
 }
 
-/* A device that can't register what may only be read, and one whose streams know no words: nothing is queued, the latch is waited for. */
+/*
+ * A device that can't register what may only be read, and one whose streams know no words: nothing is queued, the latch is waited for. Guards
+ * ask_peers() (cuda.c) and the refusal without peers in find_waits() (coming_cuda.c).
+ */
 static void where_the_device_can_not_wait_the_host_does(void **state)
 {
 	static const char *const devices[] = {CAN_NOT_SEE, CAN_NOT_WAIT};
 
 	(void)state;
-	for (uint32_t i = 0; i < 4; i++) {
+	for (uint32_t i = 0; i < 8; i++) {
 		struct scene scene;
 
-		raise_scene(&scene, ways[i / 2], devices[i / 2]);
+		raise_scene(&scene, ways[i / 2 % 2], devices[i / 4]);
 		assert_int_equal(ANSWER(scene.reader, .what = SHARE_READ, .number = i % 2).ret, -EAGAIN);
 		assert_int_equal(ASK(scene.reader, .what = SHARE_DONE), 0);
 		assert_int_equal(ANSWER(scene.reader, .what = SHARE_READ, .number = i % 2).ret, -EAGAIN);
@@ -282,7 +285,7 @@ static void a_lost_block_is_lost_where_the_host_waits_too(void **state)
 }
 
 /*
- * Guards ends_are_queued(): two engines that publish, wait for each other's blocks and only then queue the ends of what they have published would stand
+ * Guards ends_are_queued() (coming_cuda.c): two engines that publish, wait for each other's blocks and only then queue the ends of what they have published would stand
  * on the device for ever.
  */
 static void who_owes_an_end_does_not_wait_for_others(void **state)

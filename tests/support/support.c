@@ -6,18 +6,32 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+/* What is waited for now; more threads than one may wait, then it is the last that began to. */
+static const char *_Atomic awaited;
+
+static void say(const char *text)
+{
+	(void)!write(STDERR_FILENO, text, strlen(text));
+}
+
 static void on_alarm(int signal_number)
 {
-	static const char text[] = "watchdog: the test did not end in time\n";
+	const char *what = atomic_load(&awaited);
 
 	(void)signal_number;
-	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	say("watchdog: the test did not end in time");
+	if (what) {
+		say("; it waits for ");
+		say(what);
+	}
+	say("\n");
 	_exit(124);
 }
 
@@ -124,8 +138,10 @@ void kvt_wait_readable(int fd, int timeout_ms)
 	assert_int_equal(poll(&entry, 1, timeout_ms), 1);
 }
 
-void kvt_wait_until(bool (*cond)(void *arg), void *arg)
+void kvt_wait_for(bool (*cond)(void *arg), void *arg, const char *what)
 {
+	atomic_store(&awaited, what);
 	while (!cond(arg))
 		sched_yield();
+	atomic_store(&awaited, NULL);
 }

@@ -43,8 +43,11 @@ long kvt_rss_kib(int pid);
 /* Polls `fd` for input until it is there; fails the test after `timeout_ms`. */
 void kvt_wait_readable(int fd, int timeout_ms);
 
-/* Spins with sched_yield() until cond(arg) holds; the watchdog ends a wait that never does. */
-void kvt_wait_until(bool (*cond)(void *arg), void *arg);
+/*
+ * Spins with sched_yield() until cond(arg) holds; the watchdog ends a wait that never does, and says which: the condition's name and the place.
+ */
+#define kvt_wait_until(cond, arg) kvt_wait_for((cond), (arg), #cond " in " __FILE__)
+void kvt_wait_for(bool (*cond)(void *arg), void *arg, const char *what);
 
 /* Monotonic clock in nanoseconds. */
 uint64_t kvt_now_ns(void);
