@@ -2,6 +2,7 @@
 #include "launch_cuda.h"
 
 #include "error.h"
+#include "kernels/cuda/args.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,6 +12,8 @@
 
 /* More than there are kernels. */
 #define MAX_FUNCTIONS 64
+/* At least as large as any parameter that begins with a tensor. */
+#define MAX_MAPPED_ARGS 448
 /* What every kernel may take without asking. */
 #define PLAIN_SHARED_BYTES (48u << 10)
 
@@ -19,6 +22,10 @@ struct function {
 	struct kvw_cuda_function *function;
 	_Atomic uint32_t shared_bytes; /* that the driver was told of */
 };
+
+_Static_assert(sizeof(struct kvk_cuda_mla_group_args) <= MAX_MAPPED_ARGS, "it holds every such parameter");
+_Static_assert(sizeof(struct kvk_cuda_tensor) == sizeof(struct kvw_cuda_tensor_map),
+	       "one takes the other's place");
 
 /*
  * Entries are only appended: a launch reads `count` with acquire and takes the lock for a kernel's first
@@ -190,17 +197,53 @@ int kvc_cuda_kernels_prepare(struct kvc_cuda_kernels *kernels, const char *name,
 	return prepare(kernels, &launch, &function, &error);
 }
 
+/* The parameter of a kernel that takes a map. */
+struct mapped_args {
+	_Alignas(64) unsigned char bytes[MAX_MAPPED_ARGS];
+};
+
+/* A copy of the launch's parameter with the map in it; the driver makes one without a look at the device. */
+static int put_map(struct kvw_cuda *cuda, const struct kvk_cuda_launch *launch, struct mapped_args *args,
+		   struct kvw_cuda_error *error)
+{
+	struct kvk_cuda_tensor tensor;
+	struct kvw_cuda_tensor_map map;
+	int ret;
+
+	memcpy(&tensor, launch->args, sizeof(tensor));
+	const uint64_t dim[] = {tensor.width, tensor.tokens, tensor.pages};
+	const uint64_t stride[] = {tensor.token_bytes, tensor.page_bytes};
+	const uint32_t box[] = {KVK_CUDA_BOX, KVK_CUDA_BOX, 1}, step[] = {1, 1, 1};
+
+	/* f16 is as good as bf16 here: bytes are moved, and what is outside is zero. */
+	ret = KVW_CUDA(cuda, error, cuTensorMapEncodeTiled, &map, KVW_CUDA_TENSOR_BF16, 3,
+		       (void *)(uintptr_t)tensor.base, dim, stride, box, step, 0,
+		       KVW_CUDA_TENSOR_SWIZZLE_128B, KVW_CUDA_TENSOR_L2_256B, 0);
+	if (ret < 0)
+		return ret;
+	memcpy(args->bytes, launch->args, launch->args_bytes);
+	memcpy(args->bytes, &map, sizeof(map));
+	return 0;
+}
+
 static int launch_on(void *context, const struct kvk_cuda_launch *launch)
 {
 	struct kvc_cuda_launcher *launcher = context;
 	struct kvw_cuda *cuda = launcher->kernels->cuda;
 	void *parameters[] = {(void *)(uintptr_t)launch->args};
+	struct mapped_args mapped;
 	struct kvw_cuda_error error;
 	struct function *function = NULL;
 	int ret = prepare(launcher->kernels, launch, &function, &error);
 
 	if (ret < 0)
 		return ret;
+	if (launch->tensor) {
+		ret = put_map(cuda, launch, &mapped, &error);
+		if (ret < 0)
+			return kvc_fail(ret, "kernel '%s': %s", launch->kernel, error.text);
+		parameters[0] = mapped.bytes;
+	}
 	ret = KVW_CUDA(cuda, &error, cuLaunchKernel, function->function, launch->blocks, 1, 1,
 		       launch->threads, 1, 1, launch->shared_bytes, launcher->stream, parameters, NULL);
 	return ret < 0 ? kvc_fail(ret, "kernel '%s': %s", launch->kernel, error.text) : 0;

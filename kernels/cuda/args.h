@@ -72,6 +72,31 @@ struct kvk_cuda_mla_args {
 
 KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_mla_args) == 272, "the device's layout");
 
+/*
+ * Halves [pages, tokens, width] that the device's copy engine fetches in boxes of KVK_CUDA_BOX tokens by as many
+ * columns, swizzled by 128 bytes. Whoever launches puts the driver's map of it (CUtensorMap, as large) in its
+ * place; the kernel sees that alone.
+ */
+#define KVK_CUDA_BOX 64
+struct kvk_cuda_tensor {
+	const void *base;
+	uint64_t width, tokens, pages;
+	uint64_t token_bytes, page_bytes; /* multiples of 16, below 2^40 */
+	uint64_t reserved[10];
+} __attribute__((aligned(64)));
+
+KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_tensor) == 128, "a map has 128 bytes");
+
+/* Dense MLA by warpgroups. */
+struct kvk_cuda_mla_group_args {
+	struct kvk_cuda_tensor keys;
+	struct kvk_cuda_mla_args mla;
+	uint32_t boxed; /* keys is there */
+	uint32_t reserved[11];
+};
+
+KVK_STATIC_ASSERT(sizeof(struct kvk_cuda_mla_group_args) == 448, "the device's layout");
+
 /* Dense grouped attention and MSA's sparse one: a row, a KV head and a piece of its keys at a time. */
 struct kvk_cuda_gqa_args {
 	const void *q, *k, *v;

@@ -36,13 +36,21 @@ int kvk_cuda_enqueue(const struct kvk_cuda_device *device, const char *kernel, i
 		     uint32_t threads, uint32_t shared_bytes, const void *args, size_t args_bytes)
 {
 	const struct kvk_cuda_launch launch = {.kernel = kernel,
-					       .blocks = (uint32_t)(units < INT32_MAX ? units : INT32_MAX),
 					       .threads = threads,
 					       .shared_bytes = shared_bytes,
 					       .args_bytes = (uint32_t)args_bytes,
 					       .args = args};
 
-	return units > 0 ? device->launch(device->context, &launch) : 0;
+	return kvk_cuda_enqueue_launch(device, units, &launch);
+}
+
+int kvk_cuda_enqueue_launch(const struct kvk_cuda_device *device, int64_t units,
+			    const struct kvk_cuda_launch *launch)
+{
+	struct kvk_cuda_launch whole = *launch;
+
+	whole.blocks = (uint32_t)(units < INT32_MAX ? units : INT32_MAX);
+	return units > 0 ? device->launch(device->context, &whole) : 0;
 }
 
 int64_t kvk_cuda_place(int64_t *used, int64_t count, int64_t bytes)

@@ -33,6 +33,10 @@ int kvk_cuda_check_aligned(const void *base, size_t alignment, size_t element_by
 int kvk_cuda_enqueue(const struct kvk_cuda_device *device, const char *kernel, int64_t units,
 		     uint32_t threads, uint32_t shared_bytes, const void *args, size_t args_bytes);
 
+/* The same for a launch that is complete but for its blocks. */
+int kvk_cuda_enqueue_launch(const struct kvk_cuda_device *device, int64_t units,
+			    const struct kvk_cuda_launch *launch);
+
 /* Cuts scratch into arrays: the offset of the next one of `bytes`. Saturates at INT64_MAX. */
 int64_t kvk_cuda_place(int64_t *used, int64_t count, int64_t bytes);
 int kvk_cuda_scratch_size(int64_t used, size_t *out_bytes);

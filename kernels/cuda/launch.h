@@ -23,6 +23,8 @@
 #include <kvpool/kernels.h>
 #include <kvpool/prep.h>
 
+#include <stdbool.h>
+
 #include "stage.h"
 
 #define KVK_CUDA_SCRATCH_ALIGN 256
@@ -33,6 +35,7 @@ struct kvk_cuda_launch {
 	uint32_t shared_bytes;    /* dynamic; above 48 KiB the driver must be told of the kernel's maximum */
 	uint32_t args_bytes;
 	const void *args; /* the kernel's one parameter; gone after the call */
+	bool tensor; /* args begin with a struct kvk_cuda_tensor: the kernel gets its map there, aligned to 64 */
 };
 
 /* 0 or a negative errno, which the operation returns. */

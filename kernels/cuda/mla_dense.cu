@@ -10,13 +10,25 @@
 
 struct kvk_mla_dense_source : kvk_mla_rows {
 	int32_t len;
+	const void *map; /* of the keys, page_tokens a multiple of KVK_CUDA_BOX; or NULL */
 
-	KVK_METHOD void find(int32_t key, int64_t &k, int64_t &) const
+	/* KVK_NO_KEY for what is none. */
+	KVK_METHOD int32_t page_of(int32_t key) const
 	{
 		const int32_t page = p->block_table[sequence * p->table_stride + key / p->page_tokens];
 
-		if (page >= 0 && page < p->pages)
+		return page >= 0 && page < p->pages ? page : KVK_NO_KEY;
+	}
+	KVK_METHOD void find(int32_t key, int64_t &k, int64_t &) const
+	{
+		const int32_t page = page_of(key);
+
+		if (page != KVK_NO_KEY)
 			k = key_at(page, key % p->page_tokens);
+	}
+	KVK_METHOD kvk_tile_box box(int32_t key) const
+	{
+		return {map ? page_of(key) : KVK_NO_KEY, key % p->page_tokens};
 	}
 	KVK_METHOD int32_t visible(int32_t row) const
 	{
@@ -44,8 +56,8 @@ KVK_DEVICE int32_t smaller(int64_t a, int32_t b)
 
 /* The part's share of one sequence. */
 template <class S>
-KVK_DEVICE void visit(kvk_tile_shared<S> &sm, const kvk_cuda_mla_args &p, const kvk_mla_plan_part &part,
-		      int32_t sequence, int32_t first_row)
+KVK_DEVICE void visit(kvk_tile_shared<S> &sm, const kvk_cuda_mla_args &p, const void *map, uint32_t &phases,
+		      const kvk_mla_plan_part &part, int32_t sequence, int32_t first_row)
 {
 	const bool first = sequence == part.begin_seq, last = sequence == part.end_seq;
 	const bool split = (first && part.first_is_split) || (last && part.last_is_split);
@@ -61,41 +73,47 @@ KVK_DEVICE void visit(kvk_tile_shared<S> &sm, const kvk_cuda_mla_args &p, const 
 	source.first_row = first_row;
 	source.rows = p.s_q * p.heads;
 	source.len = length_of(p, sequence);
+	source.map = map;
 	begin = first ? smaller(static_cast<int64_t>(part.begin_block) * p.plan_tokens, source.len) : 0;
 	end = last ? smaller(static_cast<int64_t>(part.end_block) * p.plan_tokens, source.len) : source.len;
 	if (slot >= p.partials)
 		return;
+	state.phases = phases;
 	kvk_tile_attend(sm, state, source, begin, end);
+	phases = state.phases;
 	kvk_mla_store<S>(source, state, slot);
 }
 
-template <class S> KVK_DEVICE void mla_dense(const kvk_cuda_mla_args &p)
+template <class S> KVK_DEVICE void mla_dense(const kvk_cuda_mla_args &p, const void *map)
 {
 	const int32_t tiles = (p.s_q * p.heads + S::ROWS - 1) / S::ROWS;
 	const int64_t units = static_cast<int64_t>(p.parts) * tiles;
+	uint32_t phases = 0;
 	KVK_SHARED(kvk_tile_shared<S>, sm);
 
+	kvk_tile_open(sm);
 	for (int64_t unit = kvk_block(); unit < units; unit += kvk_blocks()) {
 		const kvk_mla_plan_part part = p.plan[unit / tiles];
 		const int32_t last = part.end_seq < p.batch ? part.end_seq : p.batch - 1;
 
 		for (int32_t sequence = part.begin_seq; sequence >= 0 && sequence <= last; sequence++)
-			visit<S>(sm, p, part, sequence, static_cast<int32_t>(unit % tiles) * S::ROWS);
+			visit<S>(sm, p, map, phases, part, sequence,
+				 static_cast<int32_t>(unit % tiles) * S::ROWS);
 	}
 }
 
 #define DENSE(name, format, fp8)                                                                             \
 	KVK_KERNEL(kvk_cuda_mla_dense_##name##_r16, kvk_cuda_mla_args, 128, 1)                               \
 	{                                                                                                    \
-		mla_dense<kvk_mla_shape<format, 1, 4, fp8>>(p);                                              \
+		mla_dense<kvk_mla_shape<format, 1, 4, fp8>>(p, nullptr);                                     \
 	}                                                                                                    \
 	KVK_KERNEL(kvk_cuda_mla_dense_##name##_r32, kvk_cuda_mla_args, 256, 1)                               \
 	{                                                                                                    \
-		mla_dense<kvk_mla_shape<format, 2, 4, fp8>>(p);                                              \
+		mla_dense<kvk_mla_shape<format, 2, 4, fp8>>(p, nullptr);                                     \
 	}                                                                                                    \
 	KVK_KERNEL(kvk_cuda_mla_dense_##name##_r64, kvk_cuda_mla_args, 256, 1)                               \
 	{                                                                                                    \
-		mla_dense<kvk_mla_shape<format, 4, 2, fp8>>(p);                                              \
+		mla_dense<kvk_mla_shape<format, 4, 2, fp8>>(p, nullptr);                                     \
 	}
 
 DENSE(bf16, kvk_bf16_format, false)
@@ -104,9 +122,9 @@ DENSE(fp8, kvk_bf16_format, true)
 
 /* Of 64 rows, on a device with warpgroups. */
 #define DENSE_GROUPS(name, format)                                                                           \
-	KVK_KERNEL(kvk_cuda_mla_dense_##name##_g64, kvk_cuda_mla_args, 256, 1)                               \
+	KVK_KERNEL(kvk_cuda_mla_dense_##name##_g64, kvk_cuda_mla_group_args, 256, 1)                         \
 	{                                                                                                    \
-		mla_dense<kvk_mla_group_shape<format>>(p);                                                   \
+		mla_dense<kvk_mla_group_shape<format>>(p.mla, p.boxed ? &p.keys : nullptr);                  \
 	}
 
 DENSE_GROUPS(bf16, kvk_bf16_format)

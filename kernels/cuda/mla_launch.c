@@ -281,6 +281,40 @@ static const char *dense_kernel(const struct kvk_cuda_device *device, const stru
 	return group_kernels[format];
 }
 
+/*
+ * A tile of keys must lie in one page. The manual wants each stride to be a multiple of the one before it; both layouts
+ * of a pool have such.
+ */
+static bool comes_in_boxes(const struct kvk_cuda_mla_args *a)
+{
+	return a->pages > 0 && a->page_tokens % KVK_CUDA_BOX == 0 &&
+	       a->kv_token_bytes >= KVK_MLA_WIDTH * (int64_t)sizeof(uint16_t) &&
+	       a->kv_page_bytes >= a->kv_token_bytes && a->kv_page_bytes % a->kv_token_bytes == 0 &&
+	       a->kv_page_bytes < (int64_t)1 << 40;
+}
+
+static int enqueue_groups(const struct kvk_cuda_device *device, const char *kernel, int64_t units,
+			  const struct kvk_cuda_mla_args *a)
+{
+	const bool boxed = comes_in_boxes(a);
+	const struct kvk_cuda_mla_group_args args = {.keys = {.base = a->kv,
+							      .width = KVK_MLA_WIDTH,
+							      .tokens = (uint64_t)a->page_tokens,
+							      .pages = (uint64_t)a->pages,
+							      .token_bytes = (uint64_t)a->kv_token_bytes,
+							      .page_bytes = (uint64_t)a->kv_page_bytes},
+						     .mla = *a,
+						     .boxed = boxed};
+	const struct kvk_cuda_launch launch = {.kernel = kernel,
+					       .threads = group_tile.threads,
+					       .shared_bytes = group_tile.shared_bytes,
+					       .args_bytes = sizeof(args),
+					       .args = &args,
+					       .tensor = boxed};
+
+	return kvk_cuda_enqueue_launch(device, units, &launch);
+}
+
 static int enqueue_dense(const struct kvk_cuda_device *device, const struct kvk_mla_dense_params *p,
 			 const struct dense_layout *l)
 {
@@ -289,11 +323,14 @@ static int enqueue_dense(const struct kvk_cuda_device *device, const struct kvk_
 	const int64_t rows = (int64_t)p->s_q * p->heads;
 	const struct tile *tile;
 	const char *kernel = dense_kernel(device, p, rows, &tile);
+	const int64_t units = l->parts * ((rows + tile->rows - 1) / tile->rows);
 	int ret = enqueue_dense_plan(device, p, l);
 
-	if (!ret)
-		ret = kvk_cuda_enqueue(device, kernel, l->parts * ((rows + tile->rows - 1) / tile->rows),
-				       tile->threads, shared_of(tile, p->kv_dtype), &args, sizeof(args));
+	if (!ret && tile == &group_tile)
+		ret = enqueue_groups(device, kernel, units, &args);
+	else if (!ret)
+		ret = kvk_cuda_enqueue(device, kernel, units, tile->threads, shared_of(tile, p->kv_dtype),
+				       &args, sizeof(args));
 	return ret ? ret : kvk_cuda_enqueue_combine(device, &merge);
 }
 

@@ -45,7 +45,10 @@
 	extern "C" void name(const type p);                                                                  \
 	static void call_##name(void **parameters)                                                           \
 	{                                                                                                    \
-		name(*static_cast<const type *>(parameters[0]));                                             \
+		type p; /* aligned as the type wants it, whatever the caller's bytes are */                  \
+                                                                                                             \
+		memcpy(&p, parameters[0], sizeof(p));                                                        \
+		name(p);                                                                                     \
 	}                                                                                                    \
 	extern "C" {                                                                                         \
 	extern const struct simt_kernel simt_kernel_##name;                                                  \
@@ -393,13 +396,86 @@ KVK_DEVICE void kvk_shared_fence(void)
 #endif
 }
 
-/* A shared address as the matrix unit takes it: bytes from where shared memory begins. */
+/* A shared address as the matrix unit and the copy engine take it: bytes from where shared memory begins. */
 KVK_DEVICE uint32_t kvk_shared_offset(const void *at)
 {
 #ifdef __CUDACC__
 	return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 #else
 	return simt_shared_offset(at);
+#endif
+}
+
+/* ------------------------------------------------------------------ boxes */
+
+/*
+ * The copy engine (TMA) fetches boxes of a tensor, asked for by one thread. Who waits does so on a word of shared memory
+ * (mbarrier) that goes through phases: one is over when as many arrivals as it was made for and all expected bytes
+ * have come. Phases have the parities 0, 1, 0 and so on. As with warpgroups only sm_90a has it here.
+ */
+/* One thread; the copy engine sees it behind kvk_shared_fence(), others behind a barrier. */
+KVK_DEVICE void kvk_phase_init(uint64_t *phase, uint32_t arrivals)
+{
+#ifdef __CUDACC__
+#ifdef KVK_WARPGROUPS
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(kvk_shared_offset(phase)), "r"(arrivals)
+		     : "memory");
+#endif
+#else
+	simt_phase_init(phase, arrivals);
+#endif
+}
+
+/* Arrives, and says how many bytes more have to come. */
+KVK_DEVICE void kvk_phase_expect(uint64_t *phase, uint32_t bytes)
+{
+#ifdef __CUDACC__
+#ifdef KVK_WARPGROUPS
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(kvk_shared_offset(phase)),
+		     "r"(bytes)
+		     : "memory");
+#endif
+#else
+	simt_phase_expect(phase, bytes);
+#endif
+}
+
+/* Until the phase of `parity` is over; what came with it is visible then. */
+#ifdef __CUDACC__
+KVK_DEVICE void kvk_phase_wait(uint64_t *phase, uint32_t parity)
+{
+#ifdef KVK_WARPGROUPS
+	uint32_t over = 0;
+
+	while (!over)
+		asm volatile("{ .reg .pred over; "
+			     "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2; "
+			     "selp.u32 %0, 1, 0, over; }"
+			     : "=r"(over)
+			     : "r"(kvk_shared_offset(phase)), "r"(parity)
+			     : "memory");
+#endif
+}
+#else
+#define kvk_phase_wait(phase, parity) simt_phase_wait(phase, parity, __FILE__, __LINE__)
+#endif
+
+/*
+ * The box of `map` (KVK_CUDA_BOX tokens by as many columns, see args.h) that begins at (page, token, column), to `to`,
+ * aligned to 1024, as groups.h lays a column out; its bytes count for `phase`. What the tensor has not is zero.
+ */
+KVK_DEVICE void kvk_box_load(void *to, const void *map, int32_t column, int32_t token, int32_t page,
+			     uint64_t *phase)
+{
+#ifdef __CUDACC__
+#ifdef KVK_WARPGROUPS
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(kvk_shared_offset(to)),
+		     "l"(map), "r"(column), "r"(token), "r"(page), "r"(kvk_shared_offset(phase))
+		     : "memory");
+#endif
+#else
+	simt_box_load(to, map, column, token, page, phase);
 #endif
 }
 

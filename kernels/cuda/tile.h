@@ -138,6 +138,11 @@ struct kvk_group_shape : kvk_shape<FORMAT_, 4, 2, KEYS_, DK_, DV_, false, false>
 	}
 };
 
+/* Where a tile of keys lies that comes by kvk_box_load(): `page` is KVK_NO_KEY for one that comes by pieces. */
+struct kvk_tile_box {
+	int32_t page, token;
+};
+
 template <class S> struct kvk_tile_shared {
 	alignas(16) uint16_t q[S::ROWS * S::Q_PITCH];
 	alignas(16) uint16_t k[S::STAGES][S::KEYS * S::Q_PITCH];
@@ -161,6 +166,8 @@ struct kvk_tile_shared<kvk_group_shape<FORMAT, KEYS, DK, DV>> {
 	float max[2][64];
 	float sum[2][64];
 	int64_t k_at[3][KEYS];
+	uint64_t full[2]; /* phases of a stage: its boxes are there */
+	kvk_tile_box box[3];
 };
 
 /* A thread's part of the result: rows `row` and `row + 8` of the tile. */
@@ -168,6 +175,7 @@ template <class S> struct kvk_tile_state {
 	float out[S::WARP_VALUES / 8][4];
 	float max[2], sum[2];
 	int32_t visible[2]; /* keys that the row sees */
+	uint32_t phases;    /* bit s: parity of the next phase of full[s], in shapes of warpgroups */
 };
 
 /* Where a thread's fragments lie. */
@@ -203,6 +211,45 @@ KVK_DEVICE void kvk_tile_load_queries(kvk_tile_shared<S> &sm, const SOURCE &sour
 	}
 }
 
+/* Once in a kernel, in front of the first kvk_tile_attend(). */
+template <class S> KVK_DEVICE void kvk_tile_open(kvk_tile_shared<S> &sm)
+{
+	if constexpr (S::GROUPS) {
+		if (kvk_thread())
+			return;
+		kvk_phase_init(&sm.full[0], 1);
+		kvk_phase_init(&sm.full[1], 1);
+		kvk_shared_fence();
+	}
+}
+
+/*
+ * Whole tiles in a page that exists come in boxes. The others come by pieces, with zeros where there is no key: so
+ * neither a bad table entry nor a page's unused end is ever fetched.
+ */
+template <class S, class SOURCE>
+KVK_DEVICE void kvk_tile_find_box(kvk_tile_shared<S> &sm, const SOURCE &source, int64_t first, int32_t end,
+				  int32_t t)
+{
+	kvk_tile_box box = {KVK_NO_KEY, 0};
+
+	if (first + S::KEYS <= end && first % S::KEYS == 0)
+		box = source.box(static_cast<int32_t>(first));
+	sm.box[t % 3] = box;
+}
+
+/* One thread: a box for each 64 columns, which is how groups.h cuts a matrix. */
+template <class S>
+KVK_DEVICE void kvk_tile_load_boxes(kvk_tile_shared<S> &sm, const void *map, const kvk_tile_box &box,
+				    int32_t stage)
+{
+	kvk_phase_expect(&sm.full[stage], S::KEYS * S::DK * sizeof(uint16_t));
+	KVK_UNROLL
+	for (int column = 0; column < S::DK; column += KVK_COLUMN)
+		kvk_box_load(sm.k[stage] + column * S::KEYS, map, column, box.token, box.page,
+			     &sm.full[stage]);
+}
+
 /* Looks up where the keys of tile `t` lie, one key a thread. */
 template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_find(kvk_tile_shared<S> &sm, const SOURCE &source, int32_t begin, int32_t end,
@@ -214,6 +261,9 @@ KVK_DEVICE void kvk_tile_find(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 
 	if (i >= S::KEYS)
 		return;
+	if constexpr (S::GROUPS)
+		if (i == 0)
+			kvk_tile_find_box(sm, source, key, end, t);
 	if (key < end)
 		source.find(static_cast<int32_t>(key), k, v);
 	sm.k_at[t % 3][i] = k;
@@ -242,6 +292,12 @@ KVK_DEVICE void kvk_tile_load(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 	uint16_t *k = sm.k[stage], *v = sm.v[S::OWN_V ? stage : 0];
 	uint8_t *raw = sm.raw;
 
+	if constexpr (S::GROUPS)
+		if (sm.box[t % 3].page != KVK_NO_KEY) {
+			if (kvk_thread() == 0)
+				kvk_tile_load_boxes(sm, source.map, sm.box[t % 3], stage);
+			return;
+		}
 	if (S::FP8_ROWS) {
 		kvk_tile_load_rows<S>(
 			[raw](int32_t key, int32_t piece) {
@@ -529,6 +585,18 @@ template <class S> KVK_DEVICE void kvk_tile_hand_over(void)
 		kvk_shared_fence();
 }
 
+/* What this thread asked for of tile `t`, and what came in boxes, is there. */
+template <class S> KVK_DEVICE void kvk_tile_wait(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, int32_t t)
+{
+	kvk_copy_wait<0>();
+	kvk_tile_hand_over<S>();
+	if constexpr (S::GROUPS)
+		if (sm.box[t % 3].page != KVK_NO_KEY) {
+			kvk_phase_wait(&sm.full[t % 2], state.phases >> t % 2 & 1);
+			state.phases ^= 1u << t % 2;
+		}
+}
+
 /* One tile: it has been asked for; the next one is asked for here. */
 template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const SOURCE &source,
@@ -540,8 +608,7 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
 	uint16_t *k = sm.k[t % S::STAGES];
 	uint16_t *v = S::OWN_V ? sm.v[S::OWN_V ? t % S::STAGES : 0] : k;
 
-	kvk_copy_wait<0>();
-	kvk_tile_hand_over<S>();
+	kvk_tile_wait(sm, state, t);
 	kvk_block_sync(); /* the tile is there, and nobody is in the one before */
 	if (S::FP8_ROWS) {
 		kvk_tile_widen(sm);
@@ -569,7 +636,7 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
  *
  * A source says: queries(), query(row) (NULL: no such row), keys(), values(), find(key, k, v) (byte
  * offsets, left alone for a key that doesn't count), visible(row), seen_by_all() (keys below it are visible
- * to every row), scale().
+ * to every row), scale(); for a shape of warpgroups also map and box(key) (of the tile that begins there).
  */
 template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_attend(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, const SOURCE &source,
@@ -582,6 +649,8 @@ KVK_DEVICE void kvk_tile_attend(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state
 	for (int32_t t = 0; begin + static_cast<int64_t>(t) * S::KEYS < end; t++)
 		kvk_tile_step(sm, state, source, at, begin, end, t);
 	kvk_copy_wait<0>();
+	kvk_tile_hand_over<
+		S>(); /* where there was no tile: the next call may have boxes for the same place */
 	kvk_block_sync();
 	kvk_tile_finish(sm, state, at);
 }

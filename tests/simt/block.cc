@@ -84,7 +84,8 @@ void simt_block_sync(const char *file, int line)
 	m->barrier_arrived = 0;
 	for (uint32_t i = 0; i < m->thread_count; i++)
 		if (m->threads[i].waits_for)
-			simt_make_ready(&m->threads[i]);
+			simt_make_ready(
+				&m->threads[i]); /* all others are here: none waits for anything else */
 }
 
 void *simt_shared(size_t bytes)
@@ -132,8 +133,10 @@ static void start_threads(struct simt_machine *m)
 		thread->copy_count = 0;
 		thread->copy_group = 0;
 		thread->unfenced = false;
+		thread->waits_on = nullptr;
 	}
 	m->unfenced = 0;
+	m->box_count = 0;
 	for (uint32_t g = 0; g < SIMT_GROUPS; g++) {
 		m->groups[g].arrived = 0;
 		m->groups[g].product_count = 0;
@@ -167,11 +170,17 @@ static void report_stuck(struct simt_machine *m)
 void simt_run_block(struct simt_machine *m)
 {
 	start_threads(m);
-	while (m->ready_warps && !m->failed) {
+	while (!m->failed && m->living && (m->ready_warps || m->box_count)) {
+		if (m->box_count && (!m->ready_warps || simt_box_is_due(m))) {
+			simt_box_land(m);
+			continue;
+		}
 		m->current = &m->threads[simt_pick(m)];
 		simt_switch(&m->scheduler, &m->current->context);
 	}
 	m->current = nullptr;
 	if (m->living && !m->failed)
 		report_stuck(m);
+	if (m->box_count && !m->failed)
+		simt_fail("ended while %u boxes are on their way", m->box_count);
 }

@@ -39,8 +39,9 @@ struct simt_thread {
 	const char *waits_for; /* NULL: it doesn't */
 	struct simt_copy *copies;
 	uint32_t copy_count, copy_room;
-	uint64_t copy_group; /* not yet committed */
-	bool unfenced;       /* it wrote to shared memory, which the matrix unit need not see yet */
+	uint64_t copy_group;      /* not yet committed */
+	const uint64_t *waits_on; /* a phase; NULL: none */
+	bool unfenced;            /* it wrote to shared memory, which the matrix unit need not see yet */
 };
 
 /* What the last lane to arrive computes for all; each lane left a pointer to its own arguments. */
@@ -79,6 +80,15 @@ struct simt_group {
 	float a[64][16], b[256][16];        /* of one product; b by columns */
 };
 
+/* A box that was asked for and has not landed. */
+struct simt_box {
+	unsigned char *to;
+	uint64_t *phase;
+	struct simt_tensor_map map;
+	int64_t column, token, page;
+};
+#define SIMT_BOXES 64
+
 struct simt_machine {
 	struct simt_context scheduler;
 	struct simt_thread threads[SIMT_MAX_THREADS];
@@ -99,7 +109,9 @@ struct simt_machine {
 	uint32_t barrier_arrived;
 	struct simt_where barrier_where;
 
-	uint32_t unfenced;     /* threads */
+	uint32_t unfenced; /* threads */
+	struct simt_box boxes[SIMT_BOXES];
+	uint32_t box_count;
 	unsigned char *shared; /* exactly launch->shared_bytes, fresh for each block */
 	uint64_t random;
 	uint32_t priority[SIMT_WARPS];
@@ -118,6 +130,10 @@ void simt_leave(void);
 
 void simt_wait(const char *what, struct simt_where where);
 void simt_make_ready(struct simt_thread *thread);
+
+/* Whether a box lands now, although threads can run; lands one of those on their way. */
+bool simt_box_is_due(struct simt_machine *machine);
+void simt_box_land(struct simt_machine *machine);
 
 /* Runs the block whose index is set. */
 void simt_run_block(struct simt_machine *machine);

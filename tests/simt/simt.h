@@ -42,6 +42,12 @@ void simt_shared_fence(void);
 void simt_shared_written(const void *to);
 uint32_t simt_shared_offset(const void *at);
 
+/* See box.cc. */
+void simt_phase_init(uint64_t *phase, uint32_t arrivals);
+void simt_phase_expect(uint64_t *phase, uint32_t bytes);
+void simt_phase_wait(uint64_t *phase, uint32_t parity, const char *file, int line);
+void simt_box_load(void *to, const void *map, int32_t column, int32_t token, int32_t page, uint64_t *phase);
+
 void simt_misaligned(const void *address, size_t alignment, const char *what);
 
 static inline uint32_t simt_thread_index(void)

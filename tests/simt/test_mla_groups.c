@@ -137,14 +137,82 @@ static void keys_a_query_cannot_see_may_hold_nan(void **state)
 	kvt_mla_close(&mla);
 }
 
-static void bad_ids_and_lengths_are_harmless(void **state)
+static kvk_cuda_launch_fn launch_plainly;
+static int boxed_launches;
+
+static int count_boxed(void *context, const struct kvk_cuda_launch *launch)
+{
+	boxed_launches += launch->tensor;
+	return launch_plainly(context, launch);
+}
+
+/* Rows of a pool's page: `layers` of them side by side, of which the test's is the last. */
+static void spread_pages(struct kvt_mla *mla, int32_t layers, uint16_t **out)
+{
+	const int64_t page = (int64_t)mla->params.page_tokens * KVK_MLA_WIDTH;
+	uint16_t *spread = kvt_poison(mla->params.pages * page * layers, sizeof(*spread));
+
+	for (int32_t i = 0; i < mla->params.pages; i++)
+		memcpy(spread + (i * layers + layers - 1) * page, (const uint16_t *)mla->params.kv + i * page,
+		       (size_t)page * sizeof(*spread));
+	mla->params.kv = spread + (layers - 1) * page;
+	mla->params.kv_stride_page = layers * page;
+	*out = spread;
+}
+
+/*
+ * Pages of whole tiles come in boxes, in either layout of a pool, others by pieces. The second sequence has no keys in
+ * some parts: without the fence at the end of kvk_tile_attend() the next boxes are refused.
+ */
+static void one_layout(int32_t page, int32_t layers)
+{
+	const int32_t lens[] = {64, 200, 0, 129};
+	struct simt_device device;
+	struct kvk_mla_dense_params p;
+	struct kvt_mla mla;
+	float *want, *want_lse;
+	uint16_t *spread;
+
+	kvt_mla_open(&mla, &rng, lens, 4, 1, 64, page, KVK_BF16);
+	spread_pages(&mla, layers, &spread);
+	want = kvt_poison(mla.out_count, sizeof(float));
+	want_lse = kvt_poison(mla.lse_count, sizeof(float));
+	p = mla.params;
+	p.out = want;
+	p.lse = want_lse;
+	assert_int_equal(kvk_mla_dense_ref(&p), 0);
+	open_device(&device, 3, 0, 5 + (uint64_t)layers);
+	launch_plainly = device.device.launch;
+	device.device.launch = count_boxed;
+	boxed_launches = 0;
+	assert_int_equal(simt_mla_dense(&device, &mla.params), 0);
+	assert_int_equal(boxed_launches, page % 64 == 0);
+	ASSERT_MEASURE(measure_rows(mla.out, want, mla.lse_count, KVK_MLA_LATENT, simt_row_limit(KVK_BF16)));
+	ASSERT_MEASURE(measure_values(mla.lse, want_lse, mla.lse_count));
+	free(want);
+	free(want_lse);
+	free(spread);
+	kvt_mla_close(&mla);
+}
+
+static void whole_tiles_come_in_boxes(void **state)
+{
+	static const int32_t pages[] = {64, 128, 192, 16, 96};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+		one_layout(pages[i], 1);
+		one_layout(pages[i], 3);
+	}
+}
+
+static void bad_ids_and_lengths_are_harmless_in_pages_of(int32_t page)
 {
 	const int32_t lens[] = {130, 105};
 	struct simt_device device;
 	struct kvt_mla mla;
 
-	(void)state;
-	kvt_mla_open(&mla, &rng, lens, 2, 1, 64, 7, KVK_F16);
+	kvt_mla_open(&mla, &rng, lens, 2, 1, 64, page, KVK_F16);
 	open_device(&device, 2, 0, 2);
 	mla.paged.table[1] = -1;
 	mla.paged.table[2] = 2147483647;
@@ -157,6 +225,13 @@ static void bad_ids_and_lengths_are_harmless(void **state)
 	kvt_mla_close(&mla);
 }
 
+static void bad_ids_and_lengths_are_harmless(void **state)
+{
+	(void)state;
+	bad_ids_and_lengths_are_harmless_in_pages_of(7);
+	bad_ids_and_lengths_are_harmless_in_pages_of(64);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +239,7 @@ int main(void)
 		cmocka_unit_test(mla_agrees_with_the_reference),
 		cmocka_unit_test(mla_gives_the_same_bits_in_every_schedule_and_batch),
 		cmocka_unit_test(keys_a_query_cannot_see_may_hold_nan),
+		cmocka_unit_test(whole_tiles_come_in_boxes),
 		cmocka_unit_test(bad_ids_and_lengths_are_harmless),
 	};
 
