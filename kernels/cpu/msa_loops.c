@@ -17,7 +17,8 @@
  * KiB.
  *
  * bf16 is converted by shifting and masking 32-bit words: even elements, then odd ones; queries are brought
- * into that order once. e4m3 goes by way of f16, which leaves the values 2^-8 times too small and the NaN
+ * into that order once. Where the processor multiplies bf16 (AVX512_BF16), queries that are bf16 meet the
+ * keys as they lie. e4m3 goes by way of f16, which leaves the values 2^-8 times too small and the NaN
  * codes as numbers: sums are multiplied with 2^8 in the end, and a tile with a NaN code takes a slower
  * conversion.
  */
@@ -39,6 +40,7 @@
 #define LINE 64
 #define PAIR (2 * KVK_LANES)
 #define E4M3_FINITE 0x100u /* dtype of a tile without NaN codes */
+#define BF16_PAIRS 0x200u  /* of bf16 keys that meet packed queries */
 
 typedef uint8_t vb __attribute__((vector_size(KVK_LANES * 4), aligned(1), may_alias));
 
@@ -46,7 +48,7 @@ _Static_assert(KVK_MSA_KEYS % KEYS == 0, "a tile is whole steps");
 
 KVK_INLINE int code_bytes(uint32_t dtype)
 {
-	return dtype == KVK_F32 ? 4 : dtype == KVK_BF16 || dtype == KVK_F16 ? 2 : 1;
+	return dtype == KVK_F32 ? 4 : dtype == KVK_BF16 || dtype == KVK_F16 || dtype == BF16_PAIRS ? 2 : 1;
 }
 
 /* Two vectors of codes. */
@@ -71,13 +73,60 @@ KVK_INLINE void convert_pair(vf pair[2], const char *codes, uint32_t dtype)
 			pair[i] = vf_load_e4m3_finite(codes, vf_set(1));
 }
 
-static void order_queries(float *ordered, const float *q, int width, uint32_t key_dtype)
+#ifdef __AVX512BF16__
+/* Queries that are bf16 stay so; 0, and nothing is written, where one is not. */
+static int pack_queries(float *ordered, const float *q, int width)
 {
+	uint16_t *code = (uint16_t *)(void *)ordered;
+
+	for (int i = 0; i < QUERIES * width; i++)
+		if (kvk_bf16_to_f32(kvk_f32_to_bf16(q[i])) != q[i])
+			return 0;
+	for (int i = 0; i < QUERIES * width; i++)
+		code[i] = kvk_f32_to_bf16(q[i]);
+	return 1;
+}
+
+/* Products of pairs of bf16, which are exact, added up as the instruction does it. */
+KVK_INLINE void multiply_pairs(vf sum[KEYS * QUERIES], const uint16_t *q, int width, const char *const *row,
+			       const char *const *ahead)
+{
+	KVK_UNROLL
+	for (int i = 0; i < KEYS * QUERIES; i++)
+		sum[i] = (vf){0};
+	for (int d = 0; d < width; d += PAIR) {
+		__m512bh key[KEYS];
+
+		KVK_UNROLL
+		for (int n = 0; n < KEYS; n++) {
+			__builtin_prefetch(ahead[n] + 2 * d);
+			key[n] = (__m512bh)_mm512_loadu_si512(row[n] + 2 * d);
+		}
+		KVK_UNROLL
+		for (int h = 0; h < QUERIES; h++) {
+			const __m512bh query = (__m512bh)_mm512_loadu_si512(q + h * width + d);
+
+			KVK_UNROLL
+			for (int n = 0; n < KEYS; n++)
+				sum[n * QUERIES + h] =
+					(vf)_mm512_dpbf16_ps((__m512)sum[n * QUERIES + h], key[n], query);
+		}
+	}
+}
+#endif
+
+static int order_queries(float *ordered, const float *q, int width, uint32_t key_dtype)
+{
+#ifdef __AVX512BF16__
+	if (key_dtype == KVK_BF16 && pack_queries(ordered, q, width))
+		return 1;
+#endif
 	for (int i = 0; i < QUERIES * width; i++) {
 		const int place = i / PAIR * PAIR + i % 2 * KVK_LANES + i % PAIR / 2;
 
 		ordered[key_dtype == KVK_BF16 ? place : i] = q[i];
 	}
+	return 0;
 }
 
 /* Lane i is the sum of the lanes of a[i]: first within quads, then over quads. */
@@ -176,7 +225,12 @@ KVK_INLINE void scan_tile(struct kvk_msa_scan *scan, const struct kvk_msa_keys *
 		KVK_UNROLL
 		for (int i = 0; i < KEYS; i++)
 			ahead[i] = n + i < next->count ? next->row[n + i] : now->row[0];
-		multiply(sum, scan->q, scan->width, row, ahead, dtype);
+#ifdef __AVX512BF16__
+		if (dtype == BF16_PAIRS)
+			multiply_pairs(sum, (const uint16_t *)(const void *)scan->q, scan->width, row, ahead);
+		else
+#endif
+			multiply(sum, scan->q, scan->width, row, ahead, dtype);
 		KVK_UNROLL
 		for (int v = 0; v < VECTORS; v++) {
 			const vf product = add_lanes(sum + v * KVK_LANES) * factor;
@@ -215,6 +269,12 @@ static void scan(struct kvk_msa_scan *scan, const struct kvk_msa_keys *now, int 
 {
 	switch (scan->dtype) {
 	case KVK_BF16:
+#ifdef __AVX512BF16__
+		if (scan->packed) {
+			scan_tile(scan, now, count, next, BF16_PAIRS);
+			break;
+		}
+#endif
 		scan_tile(scan, now, count, next, KVK_BF16);
 		break;
 	case KVK_F16:

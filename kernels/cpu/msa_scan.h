@@ -24,6 +24,7 @@ struct kvk_msa_scan {
 	int width;      /* of a converted row */
 	uint32_t dtype; /* of the keys */
 	const float *q; /* [4][width], in the order of a converted key; 64-byte aligned */
+	int packed;     /* they are bf16, [4][width] in order, in as much of that memory as they need */
 
 	/*
 	 * Over the keys so far, lane by lane; lane i is query i % 4. Those that a level doesn't have are
@@ -34,8 +35,11 @@ struct kvk_msa_scan {
 };
 
 struct kvk_msa_ops {
-	/* Four queries, each `width` elements in order, are brought into the order of a converted key. */
-	void (*order_queries)(float *ordered, const float *q, int width, uint32_t key_dtype);
+	/*
+	 * Four queries, each `width` elements in order, are brought into the order of a converted key. Returns 1
+	 * where they are packed instead: a level that multiplies bf16 does so where nothing is lost by it.
+	 */
+	int (*order_queries)(float *ordered, const float *q, int width, uint32_t key_dtype);
 	/* Goes over the first `count` of `now`, at least one, fetching `next` into the caches meanwhile. */
 	void (*scan)(struct kvk_msa_scan *scan, const struct kvk_msa_keys *now, int count,
 		     const struct kvk_msa_keys *next);

@@ -36,6 +36,7 @@ struct group {
 	int32_t row;
 	int32_t head, heads;
 	int32_t visible; /* keys that the row sees */
+	int packed;      /* its queries, see struct kvk_msa_scan */
 };
 
 /* The working memory of one thread, on its stack. */
@@ -74,7 +75,7 @@ static void locate_keys(const struct kvk_msa_scores_params *p, const int32_t *ta
 	}
 }
 
-static void load_group(const struct call *call, const struct group *group, float *ordered)
+static void load_group(const struct call *call, struct group *group, float *ordered)
 {
 	const struct kvk_msa_scores_params *p = call->p;
 	float q[KVK_MSA_QUERIES * KVK_MSA_WIDTH] = {0};
@@ -85,7 +86,7 @@ static void load_group(const struct call *call, const struct group *group, float
 		for (int32_t d = 0; d < p->dim; d++)
 			q[h * call->width + d] = kvk_load(p->index_q, p->q_dtype, at + d);
 	}
-	call->ops->order_queries(ordered, q, call->width, p->k_dtype);
+	group->packed = call->ops->order_queries(ordered, q, call->width, p->k_dtype);
 }
 
 /* The set that begins at group `first` of the sequence's. */
@@ -108,9 +109,10 @@ static void load_set(const struct call *call, int32_t sequence, int64_t first, s
 	}
 }
 
-static void begin_scan(struct kvk_msa_scan *scan, const float *q)
+static void begin_scan(struct kvk_msa_scan *scan, const float *q, int packed)
 {
 	scan->q = q;
+	scan->packed = packed;
 	for (int i = 0; i < KVK_MSA_LANES; i++) {
 		scan->best[i] = -INFINITY;
 		scan->bad[i] = 0;
@@ -164,7 +166,7 @@ static void score_block(const struct call *call, int32_t sequence, int32_t block
 	for (int g = 0; g < work->groups; g++) {
 		const struct group *group = &work->group[g];
 
-		begin_scan(&work->scan, work->q[g]);
+		begin_scan(&work->scan, work->q[g], group->packed);
 		if (begin < group->visible)
 			scan_block(call, table, (int32_t)begin,
 				   smaller(begin + p->block_tokens, group->visible), p->lens[sequence],
