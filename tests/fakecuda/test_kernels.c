@@ -6,6 +6,7 @@
  */
 #include "fixture.h"
 
+#include "kernels/cuda/args.h"
 #include "kernels/cuda/image.h"
 #include "libclient/launch_cuda.h"
 
@@ -283,6 +284,42 @@ static void a_refused_launch_is_the_operations_answer(void **state)
 	drop_gather(&gather);
 }
 
+/*
+ * Keys that come in boxes, and nothing to do with them. Guards the look at put_map()'s answer in launch_cuda.c: without
+ * it the kernel would take what lies on the stack for a map.
+ */
+static void a_launch_without_its_map_is_refused(void **state)
+{
+	const uint64_t keys = allocate(64 * 1152);
+	const struct kvk_cuda_mla_group_args args = {.keys = {.base = at(keys),
+							      .width = 576,
+							      .tokens = 64,
+							      .pages = 1,
+							      .token_bytes = 1152,
+							      .page_bytes = 64 * 1152},
+						     .mla = {.heads = 64, .s_q = 1},
+						     .boxed = 1};
+	const struct kvk_cuda_launch launch = {.kernel = "kvk_cuda_mla_dense_bf16_g64",
+					       .blocks = 1,
+					       .threads = 256,
+					       .shared_bytes = KVK_CUDA_MLA_G64_SHARED,
+					       .args_bytes = sizeof(args),
+					       .args = &args,
+					       .tensor = true};
+	uint64_t launches;
+
+	(void)state;
+	assert_int_equal(device->launch(device->context, &launch), 0);
+	launches = kvt_cuda_calls(getpid(), "cuLaunchKernel");
+	kvt_cuda_fail("cuTensorMapEncodeTiled", 1, KVW_CUDA_INVALID_VALUE);
+	assert_int_equal(device->launch(device->context, &launch), -EINVAL);
+	assert_non_null(strstr(kvp_last_error(), "cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"));
+	kvt_cuda_fail(NULL, 0, 0);
+	assert_int_equal(kvt_cuda_calls(getpid(), "cuLaunchKernel"), launches);
+	OK(cuStreamSynchronize, stream);
+	OK(cuMemFree, keys);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +330,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_driver_is_told_of_large_shared_memory),
 		cmocka_unit_test(what_fails_is_named),
 		cmocka_unit_test(a_refused_launch_is_the_operations_answer),
+		cmocka_unit_test(a_launch_without_its_map_is_refused),
 	};
 
 	(void)argc;
