@@ -649,8 +649,8 @@ KVK_DEVICE void kvk_tile_attend(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state
 	for (int32_t t = 0; begin + static_cast<int64_t>(t) * S::KEYS < end; t++)
 		kvk_tile_step(sm, state, source, at, begin, end, t);
 	kvk_copy_wait<0>();
-	kvk_tile_hand_over<
-		S>(); /* where there was no tile: the next call may have boxes for the same place */
+	/* Zeros asked for where there was no tile: the next call may have boxes for their place. */
+	kvk_tile_hand_over<S>();
 	kvk_block_sync();
 	kvk_tile_finish(sm, state, at);
 }
