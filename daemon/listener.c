@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,8 @@
 #endif
 
 #define BACKLOG 128
+/* Many times what the kernel takes to close a dead process's socket. */
+#define OWNER_WAIT_NS UINT64_C(1000000000)
 
 static void lock_path(const char *path, char *out, size_t capacity)
 {
@@ -86,20 +89,35 @@ static int lock(const char *socket_path, int *out_fd)
 	return ret;
 }
 
+/* Whether the other end is closed before then, which is at most OWNER_WAIT_NS away. Closes the descriptor. */
+static bool breaks(int fd, uint64_t until_ns)
+{
+	struct pollfd entry = {.fd = fd, .events = POLLRDHUP};
+	uint64_t now_ns = kvw_now_ns();
+	int ret = now_ns < until_ns ? poll(&entry, 1, (int)((until_ns - now_ns) / 1000000) + 1) : 0;
+	bool broke = ret > 0 || (ret < 0 && errno == EINTR);
+
+	close(fd);
+	return broke;
+}
+
 /*
  * Whether nobody holds the socket any more. Only a refusal says so: a live socket of another kind is a wrong
- * type, one of another user may be no permission.
+ * type, one of another user may be no permission. The kernel closes what a killed daemon's io_uring held a moment after that process has ended, lock
+ * and all: until then connections are made, and break at the close.
  */
 static int ask_for_owner(const char *path)
 {
-	int fd = kvw_connect(path);
+	uint64_t until_ns = kvw_now_ns() + OWNER_WAIT_NS;
+	int fd;
 
-	if (fd == -ECONNREFUSED || fd == -ENOENT)
-		return 0;
-	if (fd >= 0)
-		close(fd);
-	if (fd < 0 && fd != -EAGAIN && fd != -EPROTOTYPE)
-		return fd;
+	do {
+		fd = kvw_connect(path);
+		if (fd == -ECONNREFUSED || fd == -ENOENT)
+			return 0;
+		if (fd < 0 && fd != -EAGAIN && fd != -EPROTOTYPE)
+			return fd;
+	} while (fd >= 0 && breaks(fd, until_ns));
 	kvd_log_error("socket '%s': another process answers on it; end that one or choose another path",
 		      path);
 	return -EADDRINUSE;

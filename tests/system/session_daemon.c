@@ -85,10 +85,10 @@ static void second_daemon_is_refused(void **state)
 }
 
 /* A socket at the path of a daemon that has ended; not of a daemon's kind. */
-static int bind_foreign(const struct kvt_daemon *daemon)
+static int bind_foreign(const struct kvt_daemon *daemon, int type)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	strcpy(address.sun_path, daemon->socket);
 	assert_return_code(fd, errno);
@@ -105,10 +105,31 @@ static struct kvt_daemon *ended_daemon(void)
 	return daemon;
 }
 
+/*
+ * What a killed daemon's io_uring held the kernel closes a moment after the process's end: its socket is answered on until then. Guards the wait in
+ * ask_for_owner() (listener.c).
+ */
+static void a_socket_that_closes_while_it_is_asked_is_taken_over(void **state)
+{
+	struct kvt_daemon *daemon = ended_daemon();
+	int foreign = bind_foreign(daemon, SOCK_SEQPACKET);
+	int asked;
+
+	(void)state;
+	assert_return_code(listen(foreign, 1), errno);
+	kvt_daemon_launch_again(daemon, small);
+	asked = accept(foreign, NULL, NULL);
+	assert_return_code(asked, errno);
+	close(foreign);
+	close(asked);
+	kvt_daemon_wait_ready(daemon);
+	kvt_daemon_stop(daemon);
+}
+
 static void other_programs_live_socket_is_left_alone(void **state)
 {
 	struct kvt_daemon *daemon = ended_daemon();
-	int foreign = bind_foreign(daemon);
+	int foreign = bind_foreign(daemon, SOCK_STREAM);
 	struct stat before;
 	struct stat after;
 
@@ -132,7 +153,7 @@ static void stale_socket_that_cannot_be_removed_is_named(void **state)
 		kvt_daemon_kill(daemon);
 		skip();
 	}
-	close(bind_foreign(daemon));
+	close(bind_foreign(daemon, SOCK_STREAM));
 	assert_return_code(chmod(daemon->dir, 01777), errno);
 	assert_return_code(chmod(daemon->socket, 0666), errno);
 	assert_int_equal(run_second(daemon, 65533), 1);
@@ -206,6 +227,7 @@ int kvt_group_daemon(void)
 		cmocka_unit_test(killed_daemons_socket_is_taken_over),
 		cmocka_unit_test(second_daemon_is_refused),
 		cmocka_unit_test(other_programs_live_socket_is_left_alone),
+		cmocka_unit_test(a_socket_that_closes_while_it_is_asked_is_taken_over),
 		cmocka_unit_test(stale_socket_that_cannot_be_removed_is_named),
 		cmocka_unit_test(daemon_ends_in_order_with_open_sessions),
 		cmocka_unit_test(socket_has_the_configured_mode),
