@@ -2,6 +2,7 @@
 /*
  * What the tests ask the daemon about itself.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,24 +75,39 @@ void kvt_must_check(struct kvt_raw *admin)
 	assert_true(admin->answer.CHECK_OK.blocks > 0);
 }
 
+/* A wait here ends by itself, and says what it has seen last. */
+#define PATIENCE_NS UINT64_C(40000000000)
+
 void kvt_wait_gone(struct kvt_raw *admin, uint64_t session)
 {
-	while (kvt_client_state(admin, session).found)
-		;
+	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	struct kvt_client_state state;
+
+	while ((state = kvt_client_state(admin, session)).found)
+		if (kvt_now_ns() > until_ns)
+			fail_msg("session %" PRIu64 " is still there: it waits for '%s'", session,
+				 state.waits_for);
 }
 
 void kvt_wait_state(struct kvt_raw *admin, uint64_t session, const char *waits_for_part)
 {
-	struct kvt_client_state state;
+	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	struct kvt_client_state state = kvt_client_state(admin, session);
 
-	do {
+	while (state.found && !strstr(state.waits_for, waits_for_part) && kvt_now_ns() <= until_ns)
 		state = kvt_client_state(admin, session);
-		assert_true(state.found);
-	} while (!strstr(state.waits_for, waits_for_part));
+	if (!state.found || !strstr(state.waits_for, waits_for_part))
+		fail_msg("session %" PRIu64 " %s '%s' instead of '%s'", session,
+			 state.found ? "waits for" : "is gone and no more waits for", state.waits_for,
+			 waits_for_part);
 }
 
 void kvt_wait_free(struct kvt_raw *admin, uint64_t blocks)
 {
-	while (kvt_pool_state(admin).free != blocks)
-		;
+	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t seen;
+
+	while ((seen = kvt_pool_state(admin).free) != blocks)
+		if (kvt_now_ns() > until_ns)
+			fail_msg("%" PRIu64 " blocks are free instead of %" PRIu64, seen, blocks);
 }
