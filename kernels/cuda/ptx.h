@@ -245,114 +245,72 @@ template <int N> KVK_DEVICE void kvk_no_warpgroups(float (&)[N][4], uint64_t, ui
 	asm volatile("trap;");
 }
 
+/* `type`: of the halves, as the instruction names it. */
+#ifdef KVK_WARPGROUPS
+#define KVK_GROUP_MMA_32(type, c, a, b, add)                                                                 \
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %18, 0; "                                           \
+		     "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {"                        \
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "                                                      \
+		     "%8, %9, %10, %11, %12, %13, %14, %15"                                                  \
+		     "}, %16, %17, add, 1, 1, 0, 0; }"                                                       \
+		     : KVK_4_REGISTERS((c)[0]), KVK_4_REGISTERS((c)[1]), KVK_4_REGISTERS((c)[2]),            \
+		       KVK_4_REGISTERS((c)[3])                                                               \
+		     : "l"(a), "l"(b), "r"((add) ? 1 : 0))
+#define KVK_GROUP_MMA_256(type, c, a, b, add)                                                                \
+	asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0; "                                          \
+		     "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {"                       \
+		     "%0, %1, %2, %3, %4, %5, %6, %7, "                                                      \
+		     "%8, %9, %10, %11, %12, %13, %14, %15, "                                                \
+		     "%16, %17, %18, %19, %20, %21, %22, %23, "                                              \
+		     "%24, %25, %26, %27, %28, %29, %30, %31, "                                              \
+		     "%32, %33, %34, %35, %36, %37, %38, %39, "                                              \
+		     "%40, %41, %42, %43, %44, %45, %46, %47, "                                              \
+		     "%48, %49, %50, %51, %52, %53, %54, %55, "                                              \
+		     "%56, %57, %58, %59, %60, %61, %62, %63, "                                              \
+		     "%64, %65, %66, %67, %68, %69, %70, %71, "                                              \
+		     "%72, %73, %74, %75, %76, %77, %78, %79, "                                              \
+		     "%80, %81, %82, %83, %84, %85, %86, %87, "                                              \
+		     "%88, %89, %90, %91, %92, %93, %94, %95, "                                              \
+		     "%96, %97, %98, %99, %100, %101, %102, %103, "                                          \
+		     "%104, %105, %106, %107, %108, %109, %110, %111, "                                      \
+		     "%112, %113, %114, %115, %116, %117, %118, %119, "                                      \
+		     "%120, %121, %122, %123, %124, %125, %126, %127"                                        \
+		     "}, %128, %129, add, 1, 1, 0, 1; }"                                                     \
+		     : KVK_4_REGISTERS((c)[0]), KVK_4_REGISTERS((c)[1]), KVK_4_REGISTERS((c)[2]),            \
+		       KVK_4_REGISTERS((c)[3]), KVK_4_REGISTERS((c)[4]), KVK_4_REGISTERS((c)[5]),            \
+		       KVK_4_REGISTERS((c)[6]), KVK_4_REGISTERS((c)[7]), KVK_4_REGISTERS((c)[8]),            \
+		       KVK_4_REGISTERS((c)[9]), KVK_4_REGISTERS((c)[10]), KVK_4_REGISTERS((c)[11]),          \
+		       KVK_4_REGISTERS((c)[12]), KVK_4_REGISTERS((c)[13]), KVK_4_REGISTERS((c)[14]),         \
+		       KVK_4_REGISTERS((c)[15]), KVK_4_REGISTERS((c)[16]), KVK_4_REGISTERS((c)[17]),         \
+		       KVK_4_REGISTERS((c)[18]), KVK_4_REGISTERS((c)[19]), KVK_4_REGISTERS((c)[20]),         \
+		       KVK_4_REGISTERS((c)[21]), KVK_4_REGISTERS((c)[22]), KVK_4_REGISTERS((c)[23]),         \
+		       KVK_4_REGISTERS((c)[24]), KVK_4_REGISTERS((c)[25]), KVK_4_REGISTERS((c)[26]),         \
+		       KVK_4_REGISTERS((c)[27]), KVK_4_REGISTERS((c)[28]), KVK_4_REGISTERS((c)[29]),         \
+		       KVK_4_REGISTERS((c)[30]), KVK_4_REGISTERS((c)[31])                                    \
+		     : "l"(a), "l"(b), "r"((add) ? 1 : 0))
+#else
+#define KVK_GROUP_MMA_32(type, c, a, b, add) kvk_no_warpgroups(c, a, b, add)
+#define KVK_GROUP_MMA_256(type, c, a, b, add) kvk_no_warpgroups(c, a, b, add)
+#endif
+
 KVK_DEVICE void kvk_group_mma_32_bf16(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
 {
-#ifdef KVK_WARPGROUPS
-	asm volatile("{ .reg .pred add; setp.ne.b32 add, %18, 0; "
-		     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-		     "%0, %1, %2, %3, %4, %5, %6, %7, "
-		     "%8, %9, %10, %11, %12, %13, %14, %15"
-		     "}, %16, %17, add, 1, 1, 0, 0; }"
-		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
-		       KVK_4_REGISTERS(c[3])
-		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
-#else
-	kvk_no_warpgroups(c, a, b, add);
-#endif
-}
-
-KVK_DEVICE void kvk_group_mma_256_bf16(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
-{
-#ifdef KVK_WARPGROUPS
-	asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0; "
-		     "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-		     "%0, %1, %2, %3, %4, %5, %6, %7, "
-		     "%8, %9, %10, %11, %12, %13, %14, %15, "
-		     "%16, %17, %18, %19, %20, %21, %22, %23, "
-		     "%24, %25, %26, %27, %28, %29, %30, %31, "
-		     "%32, %33, %34, %35, %36, %37, %38, %39, "
-		     "%40, %41, %42, %43, %44, %45, %46, %47, "
-		     "%48, %49, %50, %51, %52, %53, %54, %55, "
-		     "%56, %57, %58, %59, %60, %61, %62, %63, "
-		     "%64, %65, %66, %67, %68, %69, %70, %71, "
-		     "%72, %73, %74, %75, %76, %77, %78, %79, "
-		     "%80, %81, %82, %83, %84, %85, %86, %87, "
-		     "%88, %89, %90, %91, %92, %93, %94, %95, "
-		     "%96, %97, %98, %99, %100, %101, %102, %103, "
-		     "%104, %105, %106, %107, %108, %109, %110, %111, "
-		     "%112, %113, %114, %115, %116, %117, %118, %119, "
-		     "%120, %121, %122, %123, %124, %125, %126, %127"
-		     "}, %128, %129, add, 1, 1, 0, 1; }"
-		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
-		       KVK_4_REGISTERS(c[3]), KVK_4_REGISTERS(c[4]), KVK_4_REGISTERS(c[5]),
-		       KVK_4_REGISTERS(c[6]), KVK_4_REGISTERS(c[7]), KVK_4_REGISTERS(c[8]),
-		       KVK_4_REGISTERS(c[9]), KVK_4_REGISTERS(c[10]), KVK_4_REGISTERS(c[11]),
-		       KVK_4_REGISTERS(c[12]), KVK_4_REGISTERS(c[13]), KVK_4_REGISTERS(c[14]),
-		       KVK_4_REGISTERS(c[15]), KVK_4_REGISTERS(c[16]), KVK_4_REGISTERS(c[17]),
-		       KVK_4_REGISTERS(c[18]), KVK_4_REGISTERS(c[19]), KVK_4_REGISTERS(c[20]),
-		       KVK_4_REGISTERS(c[21]), KVK_4_REGISTERS(c[22]), KVK_4_REGISTERS(c[23]),
-		       KVK_4_REGISTERS(c[24]), KVK_4_REGISTERS(c[25]), KVK_4_REGISTERS(c[26]),
-		       KVK_4_REGISTERS(c[27]), KVK_4_REGISTERS(c[28]), KVK_4_REGISTERS(c[29]),
-		       KVK_4_REGISTERS(c[30]), KVK_4_REGISTERS(c[31])
-		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
-#else
-	kvk_no_warpgroups(c, a, b, add);
-#endif
+	KVK_GROUP_MMA_32("bf16", c, a, b, add);
 }
 
 KVK_DEVICE void kvk_group_mma_32_f16(float (&c)[4][4], uint64_t a, uint64_t b, bool add)
 {
-#ifdef KVK_WARPGROUPS
-	asm volatile("{ .reg .pred add; setp.ne.b32 add, %18, 0; "
-		     "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-		     "%0, %1, %2, %3, %4, %5, %6, %7, "
-		     "%8, %9, %10, %11, %12, %13, %14, %15"
-		     "}, %16, %17, add, 1, 1, 0, 0; }"
-		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
-		       KVK_4_REGISTERS(c[3])
-		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
-#else
-	kvk_no_warpgroups(c, a, b, add);
-#endif
+	KVK_GROUP_MMA_32("f16", c, a, b, add);
+}
+
+KVK_DEVICE void kvk_group_mma_256_bf16(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
+{
+	KVK_GROUP_MMA_256("bf16", c, a, b, add);
 }
 
 KVK_DEVICE void kvk_group_mma_256_f16(float (&c)[32][4], uint64_t a, uint64_t b, bool add)
 {
-#ifdef KVK_WARPGROUPS
-	asm volatile("{ .reg .pred add; setp.ne.b32 add, %130, 0; "
-		     "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-		     "%0, %1, %2, %3, %4, %5, %6, %7, "
-		     "%8, %9, %10, %11, %12, %13, %14, %15, "
-		     "%16, %17, %18, %19, %20, %21, %22, %23, "
-		     "%24, %25, %26, %27, %28, %29, %30, %31, "
-		     "%32, %33, %34, %35, %36, %37, %38, %39, "
-		     "%40, %41, %42, %43, %44, %45, %46, %47, "
-		     "%48, %49, %50, %51, %52, %53, %54, %55, "
-		     "%56, %57, %58, %59, %60, %61, %62, %63, "
-		     "%64, %65, %66, %67, %68, %69, %70, %71, "
-		     "%72, %73, %74, %75, %76, %77, %78, %79, "
-		     "%80, %81, %82, %83, %84, %85, %86, %87, "
-		     "%88, %89, %90, %91, %92, %93, %94, %95, "
-		     "%96, %97, %98, %99, %100, %101, %102, %103, "
-		     "%104, %105, %106, %107, %108, %109, %110, %111, "
-		     "%112, %113, %114, %115, %116, %117, %118, %119, "
-		     "%120, %121, %122, %123, %124, %125, %126, %127"
-		     "}, %128, %129, add, 1, 1, 0, 1; }"
-		     : KVK_4_REGISTERS(c[0]), KVK_4_REGISTERS(c[1]), KVK_4_REGISTERS(c[2]),
-		       KVK_4_REGISTERS(c[3]), KVK_4_REGISTERS(c[4]), KVK_4_REGISTERS(c[5]),
-		       KVK_4_REGISTERS(c[6]), KVK_4_REGISTERS(c[7]), KVK_4_REGISTERS(c[8]),
-		       KVK_4_REGISTERS(c[9]), KVK_4_REGISTERS(c[10]), KVK_4_REGISTERS(c[11]),
-		       KVK_4_REGISTERS(c[12]), KVK_4_REGISTERS(c[13]), KVK_4_REGISTERS(c[14]),
-		       KVK_4_REGISTERS(c[15]), KVK_4_REGISTERS(c[16]), KVK_4_REGISTERS(c[17]),
-		       KVK_4_REGISTERS(c[18]), KVK_4_REGISTERS(c[19]), KVK_4_REGISTERS(c[20]),
-		       KVK_4_REGISTERS(c[21]), KVK_4_REGISTERS(c[22]), KVK_4_REGISTERS(c[23]),
-		       KVK_4_REGISTERS(c[24]), KVK_4_REGISTERS(c[25]), KVK_4_REGISTERS(c[26]),
-		       KVK_4_REGISTERS(c[27]), KVK_4_REGISTERS(c[28]), KVK_4_REGISTERS(c[29]),
-		       KVK_4_REGISTERS(c[30]), KVK_4_REGISTERS(c[31])
-		     : "l"(a), "l"(b), "r"(add ? 1 : 0));
-#else
-	kvk_no_warpgroups(c, a, b, add);
-#endif
+	KVK_GROUP_MMA_256("f16", c, a, b, add);
 }
 
 #else

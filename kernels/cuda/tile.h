@@ -160,9 +160,6 @@ struct kvk_tile_shared<kvk_group_shape<FORMAT, KEYS, DK, DV>> {
 	alignas(1024) uint16_t q[64 * DK];
 	alignas(1024) uint16_t k[2][KEYS * DK];
 	alignas(1024) uint16_t p[1][64 * KEYS];
-	uint16_t v[1][8]; /* unused, as the next two */
-	uint8_t raw[16];
-	int64_t v_at[1][1];
 	float max[2][64];
 	float sum[2][64];
 	int64_t k_at[3][KEYS];
@@ -267,8 +264,8 @@ KVK_DEVICE void kvk_tile_find(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 	if (key < end)
 		source.find(static_cast<int32_t>(key), k, v);
 	sm.k_at[t % 3][i] = k;
-	if (S::OWN_V)
-		sm.v_at[S::OWN_V ? t % 3 : 0][S::OWN_V ? i : 0] = v;
+	if constexpr (S::OWN_V)
+		sm.v_at[t % 3][i] = v;
 }
 
 /* Rows of `chunks` 16-byte pieces from the offsets `at`, piece i of key n to place(n, i); zeros where there is none. */
@@ -289,8 +286,7 @@ template <class S, class SOURCE>
 KVK_DEVICE void kvk_tile_load(kvk_tile_shared<S> &sm, const SOURCE &source, int32_t t)
 {
 	const int32_t stage = t % S::STAGES;
-	uint16_t *k = sm.k[stage], *v = sm.v[S::OWN_V ? stage : 0];
-	uint8_t *raw = sm.raw;
+	uint16_t *k = sm.k[stage];
 
 	if constexpr (S::GROUPS)
 		if (sm.box[t % 3].page != KVK_NO_KEY) {
@@ -298,7 +294,9 @@ KVK_DEVICE void kvk_tile_load(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 				kvk_tile_load_boxes(sm, source.map, sm.box[t % 3], stage);
 			return;
 		}
-	if (S::FP8_ROWS) {
+	if constexpr (S::FP8_ROWS) {
+		uint8_t *raw = sm.raw;
+
 		kvk_tile_load_rows<S>(
 			[raw](int32_t key, int32_t piece) {
 				return raw + key * KVK_MLA_FP8_ROW_BYTES + piece * 16;
@@ -308,10 +306,13 @@ KVK_DEVICE void kvk_tile_load(kvk_tile_shared<S> &sm, const SOURCE &source, int3
 	}
 	kvk_tile_load_rows<S>([k](int32_t key, int32_t piece) { return k + S::k_place(key, piece * 8); },
 			      source.keys(), sm.k_at[t % 3], S::DK / 8);
-	if (S::OWN_V)
+	if constexpr (S::OWN_V) {
+		uint16_t *v = sm.v[stage];
+
 		kvk_tile_load_rows<S>(
 			[v](int32_t key, int32_t piece) { return v + S::v_place(key, piece * 8); },
-			source.values(), sm.v_at[S::OWN_V ? t % 3 : 0], S::DV / 8);
+			source.values(), sm.v_at[t % 3], S::DV / 8);
+	}
 }
 
 /* Four e4m3 times their scale, as halves. */
@@ -606,11 +607,13 @@ KVK_DEVICE void kvk_tile_step(kvk_tile_shared<S> &sm, kvk_tile_state<S> &state, 
 	const bool more = first + S::KEYS < end;
 	float score[S::WARP_KEYS / 8][4];
 	uint16_t *k = sm.k[t % S::STAGES];
-	uint16_t *v = S::OWN_V ? sm.v[S::OWN_V ? t % S::STAGES : 0] : k;
+	uint16_t *v = k;
 
+	if constexpr (S::OWN_V)
+		v = sm.v[t % S::STAGES];
 	kvk_tile_wait(sm, state, t);
 	kvk_block_sync(); /* the tile is there, and nobody is in the one before */
-	if (S::FP8_ROWS) {
+	if constexpr (S::FP8_ROWS) {
 		kvk_tile_widen(sm);
 		kvk_block_sync();
 	}
