@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 __thread struct simt_machine *simt_machine_now;
 
@@ -71,7 +70,7 @@ void simt_block_sync(const char *file, int line)
 	struct simt_machine *m = simt_machine_now;
 	const struct simt_where where = {file, line};
 
-	if (m->barrier_arrived && (m->barrier_where.line != line || strcmp(m->barrier_where.file, file))) {
+	if (m->barrier_arrived && !simt_same_where(m->barrier_where, where)) {
 		simt_fail("divergent barrier: at %s:%d while others wait at %s:%d", file, line,
 			  m->barrier_where.file, m->barrier_where.line);
 		simt_leave();
@@ -84,8 +83,7 @@ void simt_block_sync(const char *file, int line)
 	m->barrier_arrived = 0;
 	for (uint32_t i = 0; i < m->thread_count; i++)
 		if (m->threads[i].waits_for)
-			simt_make_ready(
-				&m->threads[i]); /* all others are here: none waits for anything else */
+			simt_make_ready(&m->threads[i]); /* all are here: none waits for anything else */
 }
 
 void *simt_shared(size_t bytes)
@@ -98,6 +96,14 @@ void *simt_shared(size_t bytes)
 		simt_leave();
 	}
 	return m->shared;
+}
+
+bool simt_is_shared(const void *at, uint64_t bytes)
+{
+	const struct simt_machine *m = simt_machine_now;
+	const unsigned char *first = static_cast<const unsigned char *>(at);
+
+	return first >= m->shared && first + bytes <= m->shared + m->launch->shared_bytes;
 }
 
 void simt_misaligned(const void *address, size_t alignment, const char *what)

@@ -31,21 +31,13 @@ struct phase {
 
 static_assert(sizeof(struct phase) == sizeof(uint64_t), "a word");
 
-static bool is_shared(const void *at, uint64_t bytes)
-{
-	const struct simt_machine *m = simt_machine_now;
-	const unsigned char *first = static_cast<const unsigned char *>(at);
-
-	return first >= m->shared && first + bytes <= m->shared + m->launch->shared_bytes;
-}
-
 static struct phase phase_at(const uint64_t *word)
 {
 	struct phase phase;
 
 	if (reinterpret_cast<uintptr_t>(word) % sizeof(*word))
 		simt_misaligned(word, sizeof(*word), "a phase");
-	if (!is_shared(word, sizeof(*word))) {
+	if (!simt_is_shared(word, sizeof(*word))) {
 		simt_fail("a phase outside of shared memory");
 		simt_leave();
 	}
@@ -125,7 +117,8 @@ static const char *refusal(const struct simt_tensor_map *map, const void *from, 
 		return "a box of what is no tensor map";
 	if (map->rank != 3 || map->swizzle != SWIZZLE_128 || map->box[0] * 2 != ROW_BYTES || map->box[2] != 1)
 		return "a box of another kind than is modelled";
-	if (!is_shared(to, box_bytes(map)) || (static_cast<const unsigned char *>(to) - m->shared) % 1024)
+	if (!simt_is_shared(to, box_bytes(map)) ||
+	    (static_cast<const unsigned char *>(to) - m->shared) % 1024)
 		return "a box to where the swizzle does not begin, or not in shared memory";
 	if (m->unfenced)
 		return "a box asked for while a thread that wrote to shared memory has no fence.proxy.async";

@@ -72,16 +72,6 @@ static void read_by_rows(const struct simt_group_product *product, uint64_t from
 							 k / 8 * field(from, 32) + k % 8 * 128 + n % 64 * 2);
 }
 
-static float dot(const float *a, const float *b)
-{
-	float sum[4] = {};
-
-	for (uint32_t k = 0; k < STEPS; k += 4)
-		for (uint32_t i = 0; i < 4; i++)
-			sum[i] += a[k + i] * b[k + i];
-	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 /* Register 4 j + i of a thread: row 16 warp + lane / 4 + 8 (i / 2), column 8 j + lane % 4 * 2 + i % 2. */
 static void multiply(struct simt_group *group, const struct simt_group_product *product)
 {
@@ -94,8 +84,8 @@ static void multiply(struct simt_group *group, const struct simt_group_product *
 		const uint32_t lane = t % SIMT_LANES, first = t / SIMT_LANES * 16 + lane / 4;
 
 		for (uint32_t i = 0; i < product->columns / 2; i++) {
-			const float more = dot(group->a[first + i % 4 / 2 * 8],
-					       group->b[i / 4 * 8 + lane % 4 * 2 + i % 2]);
+			const float more = simt_dot16(group->a[first + i % 4 / 2 * 8],
+						      group->b[i / 4 * 8 + lane % 4 * 2 + i % 2]);
 
 			group->sum[t][i] = product->add ? group->sum[t][i] + more : more;
 		}
@@ -116,8 +106,7 @@ static void meet(void (*operation)(struct simt_group *group), void *arguments, s
 	const uint32_t own = simt_thread_index() % SIMT_GROUP_THREADS;
 	const uint32_t first = simt_thread_index() - own;
 
-	if (group->arrived && (group->operation != operation || group->where.line != where.line ||
-			       strcmp(group->where.file, where.file))) {
+	if (group->arrived && (group->operation != operation || !simt_same_where(group->where, where))) {
 		simt_fail("warpgroup disagrees: %s at %s:%d while others wait at %s:%d", what, where.file,
 			  where.line, group->where.file, group->where.line);
 		simt_leave();
@@ -235,9 +224,8 @@ void simt_group_wait(const char *file, int line)
 void simt_shared_written(const void *to)
 {
 	struct simt_machine *m = simt_machine_now;
-	const unsigned char *at = static_cast<const unsigned char *>(to);
 
-	if (at < m->shared || at >= m->shared + m->launch->shared_bytes || m->current->unfenced)
+	if (!simt_is_shared(to, 1) || m->current->unfenced)
 		return;
 	m->current->unfenced = true;
 	m->unfenced++;

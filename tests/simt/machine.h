@@ -12,6 +12,7 @@
 #include "kernel_table.h"
 
 #include <stdint.h>
+#include <string.h>
 
 #define SIMT_LANES 32
 #define SIMT_WARPS (SIMT_MAX_THREADS / SIMT_LANES)
@@ -23,6 +24,11 @@ struct simt_where {
 	const char *file;
 	int line;
 };
+
+static inline bool simt_same_where(struct simt_where a, struct simt_where b)
+{
+	return a.line == b.line && !strcmp(a.file, b.file);
+}
 
 /* A cp.async on its way: the bytes were read at the issue and land in a wait. */
 struct simt_copy {

@@ -89,7 +89,7 @@ template <widen_fn *widen> static void unpack(void *const *lanes, float (*a)[16]
 	}
 }
 
-static float dot(const float *a, const float *b)
+float simt_dot16(const float *a, const float *b)
 {
 	float sum[4] = {};
 
@@ -109,7 +109,7 @@ template <widen_fn *widen> static void multiply(void *const *lanes)
 		const struct product *p = static_cast<struct product *>(lanes[lane]);
 
 		for (uint32_t i = 0; i < 4; i++)
-			p->c[i] += dot(a[lane / 4 + 8 * (i >> 1)], b[lane % 4 * 2 + (i & 1)]);
+			p->c[i] += simt_dot16(a[lane / 4 + 8 * (i >> 1)], b[lane % 4 * 2 + (i & 1)]);
 	}
 }
 

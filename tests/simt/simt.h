@@ -38,6 +38,8 @@ void simt_group_wait(const char *file, int line);
 void simt_group_mma(float *c, uint32_t columns, uint64_t a, uint64_t b, bool b_by_rows, bool add,
 		    float (*widen)(uint16_t code), const char *file, int line);
 void simt_shared_fence(void);
+/* Whether these bytes are the block's shared memory. */
+bool simt_is_shared(const void *at, uint64_t bytes);
 /* This thread wrote there; it may be shared memory. */
 void simt_shared_written(const void *to);
 uint32_t simt_shared_offset(const void *at);
@@ -90,6 +92,9 @@ static inline uint16_t simt_f32_to_bf16(float value)
 		return 0x7fff;
 	return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+/* 16 products, added up in the one order that all of the model's matrix units have. */
+float simt_dot16(const float *a, const float *b);
 
 float simt_f16_to_f32(uint16_t code);
 uint16_t simt_f32_to_f16(float value);

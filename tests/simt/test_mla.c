@@ -13,24 +13,6 @@
 
 static struct kvt_rng rng;
 
-/* Runs the call on the device and by the reference, and compares. */
-static void check_dense(struct kvt_mla *mla, struct simt_device *device)
-{
-	float *want = kvt_poison(mla->out_count, sizeof(float));
-	float *want_lse = kvt_poison(mla->lse_count, sizeof(float));
-	struct kvk_mla_dense_params p = mla->params;
-
-	p.out = want;
-	p.lse = want_lse;
-	assert_int_equal(kvk_mla_dense_ref(&p), 0);
-	assert_int_equal(simt_mla_dense(device, &mla->params), 0);
-	ASSERT_MEASURE(measure_rows(mla->out, want, mla->lse_count, KVK_MLA_LATENT,
-				    simt_row_limit(mla->params.kv_dtype)));
-	ASSERT_MEASURE(measure_values(mla->lse, want_lse, mla->lse_count));
-	free(want);
-	free(want_lse);
-}
-
 static void one_random_dense_case(void)
 {
 	const int32_t batch = kvt_between(&rng, 1, 3);
@@ -52,7 +34,7 @@ static void one_random_dense_case(void)
 		"batch %d lens %d.. page %d heads %d s_q %d dtype %u flags %u units %d split %d seed %d\n",
 		batch, lens[0], page, heads, s_q, dtype, mla.params.flags, device.device.units,
 		device.device.split_keys, (int)device.seed);
-	check_dense(&mla, &device);
+	simt_check_mla_dense(&mla, &device);
 	kvt_mla_close(&mla);
 }
 

@@ -24,9 +24,7 @@ static void one_random_case(void)
 	const int32_t s_q = heads == 20 ? 2 : heads > 64 ? 1 : kvt_between(&rng, 1, 3);
 	const uint32_t dtype = (uint32_t)PICK(&rng, KVK_BF16, KVK_F16);
 	struct simt_device device;
-	struct kvk_mla_dense_params p;
 	struct kvt_mla mla;
-	float *want, *want_lse;
 	int32_t lens[3];
 
 	for (int32_t i = 0; i < batch; i++)
@@ -39,17 +37,7 @@ static void one_random_case(void)
 		"batch %d lens %d.. page %d heads %d s_q %d dtype %u flags %u units %d split %d seed %d\n",
 		batch, lens[0], page, heads, s_q, dtype, mla.params.flags, device.device.units,
 		device.device.split_keys, (int)device.seed);
-	want = kvt_poison(mla.out_count, sizeof(float));
-	want_lse = kvt_poison(mla.lse_count, sizeof(float));
-	p = mla.params;
-	p.out = want;
-	p.lse = want_lse;
-	assert_int_equal(kvk_mla_dense_ref(&p), 0);
-	assert_int_equal(simt_mla_dense(&device, &mla.params), 0);
-	ASSERT_MEASURE(measure_rows(mla.out, want, mla.lse_count, KVK_MLA_LATENT, simt_row_limit(dtype)));
-	ASSERT_MEASURE(measure_values(mla.lse, want_lse, mla.lse_count));
-	free(want);
-	free(want_lse);
+	simt_check_mla_dense(&mla, &device);
 	kvt_mla_close(&mla);
 }
 
@@ -168,29 +156,17 @@ static void one_layout(int32_t page, int32_t layers)
 {
 	const int32_t lens[] = {64, 200, 0, 129};
 	struct simt_device device;
-	struct kvk_mla_dense_params p;
 	struct kvt_mla mla;
-	float *want, *want_lse;
 	uint16_t *spread;
 
 	kvt_mla_open(&mla, &rng, lens, 4, 1, 64, page, KVK_BF16);
 	spread_pages(&mla, layers, &spread);
-	want = kvt_poison(mla.out_count, sizeof(float));
-	want_lse = kvt_poison(mla.lse_count, sizeof(float));
-	p = mla.params;
-	p.out = want;
-	p.lse = want_lse;
-	assert_int_equal(kvk_mla_dense_ref(&p), 0);
 	open_device(&device, 3, 0, 5 + (uint64_t)layers);
 	launch_plainly = device.device.launch;
 	device.device.launch = count_boxed;
 	boxed_launches = 0;
-	assert_int_equal(simt_mla_dense(&device, &mla.params), 0);
+	simt_check_mla_dense(&mla, &device);
 	assert_int_equal(boxed_launches, page % 64 == 0);
-	ASSERT_MEASURE(measure_rows(mla.out, want, mla.lse_count, KVK_MLA_LATENT, simt_row_limit(KVK_BF16)));
-	ASSERT_MEASURE(measure_values(mla.lse, want_lse, mla.lse_count));
-	free(want);
-	free(want_lse);
 	free(spread);
 	kvt_mla_close(&mla);
 }

@@ -6,7 +6,6 @@
 #include "machine.h"
 #include "simt.h"
 
-#include <string.h>
 
 void simt_meet(simt_warp_fn operation, void *arguments, struct simt_where where, const char *what)
 {
@@ -15,8 +14,7 @@ void simt_meet(simt_warp_fn operation, void *arguments, struct simt_where where,
 	const uint32_t first = m->current->index - lane;
 	struct simt_warp *warp = &m->warps[m->current->index / SIMT_LANES];
 
-	if (warp->arrived && (warp->operation != operation || warp->where.line != where.line ||
-			      strcmp(warp->where.file, where.file))) {
+	if (warp->arrived && (warp->operation != operation || !simt_same_where(warp->where, where))) {
 		simt_fail("warp disagrees: %s at %s:%d while other lanes wait at %s:%d", what, where.file,
 			  where.line, warp->where.file, warp->where.line);
 		simt_leave();
