@@ -12,8 +12,6 @@
 
 /* More than there are kernels. */
 #define MAX_FUNCTIONS 64
-/* At least as large as any parameter that begins with a tensor. */
-#define MAX_MAPPED_ARGS 448
 /* What every kernel may take without asking. */
 #define PLAIN_SHARED_BYTES (48u << 10)
 
@@ -23,7 +21,6 @@ struct function {
 	_Atomic uint32_t shared_bytes; /* that the driver was told of */
 };
 
-_Static_assert(sizeof(struct kvk_cuda_mla_group_args) <= MAX_MAPPED_ARGS, "it holds every such parameter");
 _Static_assert(sizeof(struct kvk_cuda_tensor) == sizeof(struct kvw_cuda_tensor_map),
 	       "one takes the other's place");
 
@@ -46,32 +43,22 @@ static int fail(int ret, const struct kvw_cuda_error *error)
 	return kvc_fail(ret, "%s", error->text);
 }
 
-static int count_units(struct kvw_cuda *cuda, int32_t *out, struct kvw_cuda_error *error)
-{
-	int device;
-	int units;
-	int ret = KVW_CUDA(cuda, error, cuCtxGetDevice, &device);
-
-	if (!ret)
-		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &units, KVW_CUDA_ATTR_MULTIPROCESSORS,
-			       device);
-	if (!ret)
-		*out = units;
-	return ret;
-}
-
 /* Compute capability 9.0 and no other takes the image's code for sm_90a. */
-static int find_warpgroups(struct kvw_cuda *cuda, uint32_t *out, struct kvw_cuda_error *error)
+static int look_at_device(struct kvc_cuda_kernels *kernels, struct kvw_cuda_error *error)
 {
+	struct kvw_cuda *cuda = kernels->cuda;
 	int device, major, minor;
 	int ret = KVW_CUDA(cuda, error, cuCtxGetDevice, &device);
 
 	if (!ret)
+		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &kernels->units,
+			       KVW_CUDA_ATTR_MULTIPROCESSORS, device);
+	if (!ret)
 		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &major, KVW_CUDA_ATTR_MAJOR, device);
 	if (!ret)
 		ret = KVW_CUDA(cuda, error, cuDeviceGetAttribute, &minor, KVW_CUDA_ATTR_MINOR, device);
-	if (!ret)
-		*out = major == 9 && minor == 0 ? KVK_CUDA_WARPGROUPS : 0;
+	if (!ret && major == 9 && minor == 0)
+		kernels->flags = KVK_CUDA_WARPGROUPS;
 	return ret;
 }
 
@@ -89,9 +76,7 @@ int kvc_cuda_kernels_load(struct kvw_cuda *cuda, const void *image, struct kvc_c
 	if (!kernels)
 		return kvc_fail_plain(ENOMEM, "the table of CUDA kernels");
 	kernels->cuda = cuda;
-	ret = count_units(cuda, &kernels->units, &error);
-	if (!ret)
-		ret = find_warpgroups(cuda, &kernels->flags, &error);
+	ret = look_at_device(kernels, &error);
 	if (!ret)
 		ret = KVW_CUDA(cuda, &error, cuModuleLoadData, &kernels->module, image);
 	if (ret < 0) {
@@ -197,20 +182,21 @@ int kvc_cuda_kernels_prepare(struct kvc_cuda_kernels *kernels, const char *name,
 	return prepare(kernels, &launch, &function, &error);
 }
 
-/* The parameter of a kernel that takes a map. */
-struct mapped_args {
-	_Alignas(64) unsigned char bytes[MAX_MAPPED_ARGS];
+/* The parameter of a kernel that takes a map: as large as any that begins with a tensor. */
+union mapped_args {
+	struct kvk_cuda_tensor tensor;
+	struct kvk_cuda_mla_group_args mla;
 };
 
 /* A copy of the launch's parameter with the map in it; the driver makes one without a look at the device. */
-static int put_map(struct kvw_cuda *cuda, const struct kvk_cuda_launch *launch, struct mapped_args *args,
+static int put_map(struct kvw_cuda *cuda, const struct kvk_cuda_launch *launch, union mapped_args *args,
 		   struct kvw_cuda_error *error)
 {
 	struct kvk_cuda_tensor tensor;
 	struct kvw_cuda_tensor_map map;
 	int ret;
 
-	memcpy(&tensor, launch->args, sizeof(tensor));
+	memcpy(&tensor, launch->args, sizeof(tensor)); /* which need not be aligned as the kernel's are */
 	const uint64_t dim[] = {tensor.width, tensor.tokens, tensor.pages};
 	const uint64_t stride[] = {tensor.token_bytes, tensor.page_bytes};
 	const uint32_t box[] = {KVK_CUDA_BOX, KVK_CUDA_BOX, 1}, step[] = {1, 1, 1};
@@ -221,8 +207,8 @@ static int put_map(struct kvw_cuda *cuda, const struct kvk_cuda_launch *launch, 
 		       KVW_CUDA_TENSOR_SWIZZLE_128B, KVW_CUDA_TENSOR_L2_256B, 0);
 	if (ret < 0)
 		return ret;
-	memcpy(args->bytes, launch->args, launch->args_bytes);
-	memcpy(args->bytes, &map, sizeof(map));
+	memcpy(args, launch->args, launch->args_bytes);
+	memcpy(&args->tensor, &map, sizeof(map));
 	return 0;
 }
 
@@ -231,7 +217,7 @@ static int launch_on(void *context, const struct kvk_cuda_launch *launch)
 	struct kvc_cuda_launcher *launcher = context;
 	struct kvw_cuda *cuda = launcher->kernels->cuda;
 	void *parameters[] = {(void *)(uintptr_t)launch->args};
-	struct mapped_args mapped;
+	union mapped_args mapped;
 	struct kvw_cuda_error error;
 	struct function *function = NULL;
 	int ret = prepare(launcher->kernels, launch, &function, &error);
@@ -242,7 +228,7 @@ static int launch_on(void *context, const struct kvk_cuda_launch *launch)
 		ret = put_map(cuda, launch, &mapped, &error);
 		if (ret < 0)
 			return kvc_fail(ret, "kernel '%s': %s", launch->kernel, error.text);
-		parameters[0] = mapped.bytes;
+		parameters[0] = &mapped;
 	}
 	ret = KVW_CUDA(cuda, &error, cuLaunchKernel, function->function, launch->blocks, 1, 1,
 		       launch->threads, 1, 1, launch->shared_bytes, launcher->stream, parameters, NULL);
