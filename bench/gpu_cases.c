@@ -10,12 +10,14 @@
 
 #include "pool.h"
 
-#define MLA(name_, dtype_, heads_, block_major_, against_, target_)                                          \
+#define MLA_BY(name_, dtype_, heads_, block_major_, against_, target_, by_warps_)                            \
 	{                                                                                                    \
 		.name = (name_), .op = &gpu_mla, .against = (against_), .target = (target_),                 \
 		.heads = (heads_), .batch = 128, .s_q = 1, .context = 4096, .dtype = (dtype_),               \
-		.block_major = (block_major_)                                                                \
+		.block_major = (block_major_), .by_warps = (by_warps_)                                       \
 	}
+#define MLA(name_, dtype_, heads_, block_major_, against_, target_)                                          \
+	MLA_BY(name_, dtype_, heads_, block_major_, against_, target_, false)
 #define MLA_SPARSE(name_, heads_, s_q_, against_)                                                            \
 	{                                                                                                    \
 		.name = (name_), .op = &gpu_mla_sparse, .against = (against_), .heads = (heads_),            \
@@ -39,15 +41,8 @@ struct gpu_case gpu_cases[] = {
 	MLA("mla_bf16_h32_block_major", KVK_BF16, 32, true, GPU_READ, 0.85),
 	MLA("mla_bf16_h128_layer_major", KVK_BF16, 128, false, GPU_GEMM, 0.75),
 	MLA("mla_bf16_h128_block_major", KVK_BF16, 128, true, GPU_GEMM, 0.75),
-	{.name = "mla_bf16_h128_by_mma", /* the first of them without warpgroups */
-	 .op = &gpu_mla,
-	 .against = GPU_GEMM,
-	 .heads = 128,
-	 .batch = 128,
-	 .s_q = 1,
-	 .context = 4096,
-	 .dtype = KVK_BF16,
-	 .by_warps = true},
+	/* The first of them without warpgroups. */
+	MLA_BY("mla_bf16_h128_by_mma", KVK_BF16, 128, false, GPU_GEMM, 0, true),
 	MLA("mla_fp8_h16_layer_major", KVK_MLA_FP8, 16, false, GPU_READ, 0),
 	MLA("mla_fp8_h128_layer_major", KVK_MLA_FP8, 128, false, GPU_GEMM, 0),
 	MLA_SPARSE("mla_sparse_fp8_h16", 16, 1, GPU_READ),

@@ -22,6 +22,7 @@
 #define LINE 64
 #define STEPS 4 /* of a product, while a piece is fetched */
 #define PIECE (KVK_GQA_PIECE / LINE)
+_Static_assert(STEPS == PIECE, "a step asks for a line");
 #define PAIR (2 * KVK_LANES)
 #define KEYS KVK_GQA_KEYS
 #define PANEL KVK_GQA_PANEL
