@@ -11,9 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longer than any proof takes on a crowded machine, and shorter than CTest waits. */
-#define PATIENCE_NS (40u * UINT64_C(1000000000))
-
 static bool names_pool(const char *fd_path)
 {
 	char target[128];
@@ -94,7 +91,7 @@ static void print_sessions(struct kvt_raw *admin)
 
 void kvt_wait_sessions(struct kvt_raw *admin, uint32_t sessions)
 {
-	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t until_ns = kvt_now_ns() + KVT_PATIENCE_NS;
 
 	while (kvt_sessions(admin) != sessions) {
 		if (kvt_now_ns() < until_ns)
@@ -114,7 +111,7 @@ static void print_fds(pid_t pid)
 
 static void wait_count(const struct kvt_daemon *daemon, bool of_pools, int fds)
 {
-	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t until_ns = kvt_now_ns() + KVT_PATIENCE_NS;
 
 	while (count_fds(daemon->pid, of_pools) != fds) {
 		sched_yield();

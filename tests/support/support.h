@@ -40,6 +40,12 @@ int kvt_count_fds(void);
 /* Resident set of process `pid` in KiB, or -1. */
 long kvt_rss_kib(int pid);
 
+/*
+ * How long a wait lasts before it is a failure that says so: longer than any proof takes on a crowded machine, and shorter
+ * than CTest waits.
+ */
+#define KVT_PATIENCE_NS UINT64_C(40000000000)
+
 /* Polls `fd` for input until it is there; fails the test after `timeout_ms`. */
 void kvt_wait_readable(int fd, int timeout_ms);
 

@@ -75,12 +75,10 @@ void kvt_must_check(struct kvt_raw *admin)
 	assert_true(admin->answer.CHECK_OK.blocks > 0);
 }
 
-/* A wait here ends by itself, and says what it has seen last. */
-#define PATIENCE_NS UINT64_C(40000000000)
-
+/* This wait and the next two end by themselves, and say what they have seen last. */
 void kvt_wait_gone(struct kvt_raw *admin, uint64_t session)
 {
-	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t until_ns = kvt_now_ns() + KVT_PATIENCE_NS;
 	struct kvt_client_state state;
 
 	while ((state = kvt_client_state(admin, session)).found)
@@ -91,7 +89,7 @@ void kvt_wait_gone(struct kvt_raw *admin, uint64_t session)
 
 void kvt_wait_state(struct kvt_raw *admin, uint64_t session, const char *waits_for_part)
 {
-	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t until_ns = kvt_now_ns() + KVT_PATIENCE_NS;
 	struct kvt_client_state state = kvt_client_state(admin, session);
 
 	while (state.found && !strstr(state.waits_for, waits_for_part) && kvt_now_ns() <= until_ns)
@@ -104,7 +102,7 @@ void kvt_wait_state(struct kvt_raw *admin, uint64_t session, const char *waits_f
 
 void kvt_wait_free(struct kvt_raw *admin, uint64_t blocks)
 {
-	uint64_t until_ns = kvt_now_ns() + PATIENCE_NS;
+	uint64_t until_ns = kvt_now_ns() + KVT_PATIENCE_NS;
 	uint64_t seen;
 
 	while ((seen = kvt_pool_state(admin).free) != blocks)
